@@ -1,0 +1,1 @@
+"""The front door: all I/O, HTTP, upstreams, event sockets, polling, metrics, command line."""

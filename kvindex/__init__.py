@@ -1,0 +1,1 @@
+"""Which worker holds which blocks. Sans-I/O."""

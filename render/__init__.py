@@ -1,0 +1,1 @@
+"""An OpenAI request to token ids, on a CPU. No sockets."""

@@ -1,0 +1,1 @@
+"""What each engine hands its chat template; a file per engine."""

@@ -1,0 +1,1 @@
+"""Choose a worker, account for load. Pure and synchronous; clocks are passed in."""
