@@ -1,0 +1,52 @@
+# The daily commands. `make demo` and `make test` need Python 3.11+ and nothing else.
+PYTHON ?= python3
+ARGS ?=
+PIP = .venv/bin/pip --quiet --disable-pip-version-check
+PACKAGES = gateway router render kvindex simworker bench tests
+
+.PHONY: demo test lint types imports coverage format bench clean
+
+demo: .venv/installed
+	@.venv/bin/kv-gateway demo $(ARGS)
+
+test: .venv/installed-dev
+	@.venv/bin/python -m pytest $(ARGS)
+
+lint: .venv/installed-dev
+	@.venv/bin/ruff check $(PACKAGES)
+	@.venv/bin/ruff format --check $(PACKAGES)
+
+types: .venv/installed-dev
+	@.venv/bin/mypy
+
+imports: .venv/installed-dev
+	@.venv/bin/lint-imports
+
+coverage: .venv/installed-dev
+	@.venv/bin/python -m pytest --cov=kvindex --cov=router --cov-branch \
+		--cov-report=term-missing --cov-fail-under=95 tests/kvindex tests/router
+
+format: .venv/installed-dev
+	@.venv/bin/ruff check --fix $(PACKAGES)
+	@.venv/bin/ruff format $(PACKAGES)
+
+bench: .venv/installed-dev
+	@.venv/bin/python -m bench $(ARGS)
+
+clean:
+	rm -rf .venv build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "kv-gateway needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 2; }
+	@$(PYTHON) -m venv .venv
+
+.venv/installed: .venv/bin/python pyproject.toml constraints.txt
+	@echo "installing the pinned dependencies into .venv"
+	@$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	@echo "installing the development tools into .venv"
+	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
