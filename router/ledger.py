@@ -1,0 +1,113 @@
+"""Load in flight at one (worker, rank), as this gateway booked it.
+
+Holds what was sent and not yet answered; it does not know what other clients of the
+worker do. Every booking is released exactly once, whatever order its calls come in.
+"""
+
+import heapq
+import itertools
+from collections.abc import Callable
+
+PREFILL = 0
+DECODE = 1
+RELEASED = 2
+
+SPARE_DUES = 64
+"""Dues of bookings that ended early are kept up to this many before a clean-up."""
+
+
+class Booking:
+    """One request's share of a ledger: in prefill, then decoding, then released."""
+
+    __slots__ = ("_ledger", "_stage", "output_tokens", "uncached_tokens")
+
+    def __init__(
+        self, ledger: "Ledger", uncached_tokens: int, output_tokens: int
+    ) -> None:
+        self._ledger = ledger
+        self._stage = PREFILL
+        self.uncached_tokens = uncached_tokens
+        self.output_tokens = output_tokens
+
+    @property
+    def in_prefill(self) -> bool:
+        """Whether its prompt tokens still count."""
+        return self._stage == PREFILL
+
+    @property
+    def released(self) -> bool:
+        """Whether nothing of it counts any more."""
+        return self._stage == RELEASED
+
+    def first_token(self) -> None:
+        """Prefill is over: decode work from here on. Later calls change nothing."""
+        if self._stage == PREFILL:
+            self._stage = DECODE
+            self._ledger._prefilled(self)
+
+    def release(self) -> None:
+        """Take the request out of the ledger. Idempotent, allowed at any stage."""
+        self.first_token()
+        if self._stage == DECODE:
+            self._stage = RELEASED
+            self._ledger._released(self)
+
+
+class Ledger:
+    """Requests, uncached prompt tokens and expected output tokens in flight."""
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._uncached_tokens = 0
+        self._decode_tokens = 0
+        self._dues: list[tuple[float, int, Booking]] = []
+        self._order = itertools.count()
+        self.requests = 0
+        self.last_turn = 0
+        """The router's turn at which this rank was last chosen: ties rotate by it."""
+
+    @property
+    def uncached_tokens(self) -> int:
+        """Uncached prompt tokens booked here whose prefill is not known to be over."""
+        if self._dues:
+            self._settle()
+        return self._uncached_tokens
+
+    @property
+    def decode_tokens(self) -> int:
+        """Expected output tokens of the requests past their first token."""
+        if self._dues:
+            self._settle()
+        return self._decode_tokens
+
+    def book(
+        self, uncached_tokens: int, output_tokens: int, *, prefill_s: float | None
+    ) -> Booking:
+        """Book a request about to be sent.
+
+        `prefill_s` is given where no first token will be seen (the answer is not
+        streamed): its prompt tokens stop counting after that many seconds.
+        """
+        booking = Booking(self, max(0, uncached_tokens), max(0, output_tokens))
+        self._uncached_tokens += booking.uncached_tokens
+        self.requests += 1
+        if prefill_s is not None:
+            due = (self._clock() + prefill_s, next(self._order), booking)
+            heapq.heappush(self._dues, due)
+        return booking
+
+    def _settle(self) -> None:
+        now = self._clock()
+        while self._dues and self._dues[0][0] <= now:
+            heapq.heappop(self._dues)[2].first_token()
+
+    def _prefilled(self, booking: Booking) -> None:
+        self._uncached_tokens -= booking.uncached_tokens
+        self._decode_tokens += booking.output_tokens
+
+    def _released(self, booking: Booking) -> None:
+        self._decode_tokens -= booking.output_tokens
+        self.requests -= 1
+        if len(self._dues) > 2 * self.requests + SPARE_DUES:
+            self._dues = [due for due in self._dues if due[2].in_prefill]
+            heapq.heapify(self._dues)

@@ -1,0 +1,59 @@
+"""What the router is told about a request, and what a worker reports at its end.
+
+Records only. A request is described by its block hashes, never by its text: the
+gateway renders and hashes, the router compares.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+CONTENT_PIECE_BYTES = 64
+"""Raw content is cut into pieces of this size where a request was not rendered."""
+
+CONTENT_PIECE_TOKENS = 16
+"""Estimated tokens of one piece: about four bytes a token."""
+
+
+class Rendering(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt as the workers of one profile and block size see it.
+
+    `hashes` are the chained hashes of its full blocks (`kvindex.blocks.chain`), from
+    block 0; `token_count` counts the whole prompt, its last partial block included.
+    `estimated` marks pseudo blocks cut from raw content: `token_count` is a guess.
+    """
+
+    profile: str
+    block_size: int
+    hashes: Sequence[int]
+    token_count: int
+    estimated: bool = False
+
+
+class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for a decision.
+
+    `renderings` maps (profile, block size) to the prompt as those workers see it, and
+    is empty where the request was not rendered (`not_rendered` says why); then
+    `content`, pseudo blocks of the raw body, stands in. `prompt_tokens` is the size
+    where neither is known, estimated by bytes / 4. `exclude` names the URLs of workers
+    already tried.
+    """
+
+    model: str | None = None
+    renderings: Mapping[tuple[str, int], Rendering] = {}
+    content: Rendering | None = None
+    prompt_tokens: int = 0
+    max_tokens: int | None = None
+    stream: bool = False
+    not_rendered: str | None = None
+    exclude: frozenset[str] = frozenset()
+    session: str | None = None
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Token counts a worker reported. `cached_tokens` is None where it did not say."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int | None = None

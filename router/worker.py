@@ -1,0 +1,141 @@
+"""Workers as the router knows them: what they were declared, what they showed.
+
+No connections here: the gateway contacts workers and writes down what it learnt.
+"""
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from kvindex.history import History
+from kvindex.knowledge import Knowledge
+
+from router.ledger import Ledger
+from router.models import ListedModel, ModelName
+from router.rate import PrefillRate
+
+DEFAULT_BLOCK_SIZE = 16
+"""Assumed until a worker says: what vLLM uses on its usual devices."""
+
+CONTENT_PIECES = 16_384
+"""Raw-content pieces remembered per (worker, rank): one MiB of request text."""
+
+
+class WorkerState(enum.StrEnum):
+    """Whether a worker gets requests. See `router.pool` for how it changes."""
+
+    joining = "joining"
+    ready = "ready"
+    suspect = "suspect"
+    down = "down"
+    draining = "draining"
+
+
+class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker as declared: command line, workers file or API.
+
+    `kv_events` and `replay` map a data-parallel rank to a ZMQ endpoint.
+    `model`, `engine` and `profile` are asked of the worker where left out.
+    """
+
+    url: str
+    model: str | None = None
+    engine: str | None = None
+    profile: str | None = None
+    role: str = "any"
+    kv_events: Mapping[int, str] = {}
+    replay: Mapping[int, str] = {}
+    api_key_file: str | None = None
+
+
+class WorkerId(msgspec.Struct, frozen=True, kw_only=True):
+    """A data-parallel rank of a worker: the owner of a KV cache."""
+
+    url: str
+    rank: int
+
+
+class Worker:
+    """One worker: its declaration, its state, its models, its ranks.
+
+    `state`, `reason`, `since` and the back-off belong to the WorkerPool; the rest is
+    written by whoever learns it. Tables by rank: `knowledge` (set by the gateway once
+    it knows the cache), `ledgers` and `affinity` (made on first use).
+    """
+
+    def __init__(
+        self, spec: WorkerSpec, *, clock: Callable[[], float], rate: PrefillRate
+    ) -> None:
+        self.spec = spec
+        self.url = spec.url
+        self.state = WorkerState.joining
+        self.reason = "not contacted yet"
+        self.since = clock()
+        self.failures = 0
+        self.retry_at = 0.0
+        self.on_trial = False
+        self.busy_until = 0.0
+        self.listing: tuple[ListedModel, ...] = ()
+        self.names: Mapping[str, ModelName] = {}
+        self.engine = spec.engine
+        self.version: str | None = None
+        self.profile = spec.profile or "vllm"
+        self.block_size = DEFAULT_BLOCK_SIZE
+        self.cache_blocks: int | None = None
+        self.ranks: Sequence[int] = tuple(sorted(spec.kv_events)) or (0,)
+        self.can_pin_ranks = True
+        self.rate = rate
+        self.reported_waiting: int | None = None
+        self.knowledge: dict[int, Knowledge] = {}
+        self.ledgers: dict[int, Ledger] = {}
+        self.affinity: dict[int, History] = {}
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return f"Worker({self.url}, {self.state})"
+
+    @property
+    def models(self) -> frozenset[str]:
+        """Ids of the models and adapters it lists."""
+        return frozenset(self.names)
+
+    @property
+    def base_model(self) -> str | None:
+        """The base model under whose name its blocks are indexed, once known."""
+        return next((name.base for name in self.names.values()), None)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether a request is to be sent to a rank of it by name."""
+        return self.can_pin_ranks and len(self.ranks) > 1
+
+    @property
+    def inflight_requests(self) -> int:
+        """Requests in flight at all its ranks."""
+        return sum(ledger.requests for ledger in self.ledgers.values())
+
+    @property
+    def inflight_tokens(self) -> int:
+        """Uncached prompt tokens in flight at all its ranks."""
+        return sum(ledger.uncached_tokens for ledger in self.ledgers.values())
+
+    def block_size_of(self, rank: int) -> int:
+        """The block size of a rank: what its events say, else the worker's."""
+        knowledge = self.knowledge.get(rank)
+        learnt = None if knowledge is None else knowledge.feed.block_size
+        return learnt or self.block_size
+
+    def ledger(self, rank: int) -> Ledger:
+        """The load in flight at a rank."""
+        ledger = self.ledgers.get(rank)
+        if ledger is None:
+            ledger = self.ledgers[rank] = Ledger(clock=self._clock)
+        return ledger
+
+    def content_history(self, rank: int) -> History:
+        """Pieces of unrendered requests sent to a rank: a bounded table of its own."""
+        history = self.affinity.get(rank)
+        if history is None:
+            history = History(capacity_blocks=CONTENT_PIECES, clock=self._clock)
+            self.affinity[rank] = history
+        return history
