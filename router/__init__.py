@@ -1,1 +1,31 @@
 """Choose a worker, account for load. Pure and synchronous; clocks are passed in."""
+
+from router.decision import Decision, Explanation, Hop, Outcome
+from router.models import ListedModel, ModelName
+from router.policy import POLICIES, Candidate, Policy
+from router.pool import NoWorker, WorkerPool
+from router.request import Rendering, RouteRequest, Usage
+from router.router import Router
+from router.worker import Worker, WorkerId, WorkerSpec, WorkerState
+
+__all__ = [
+    "POLICIES",
+    "Candidate",
+    "Decision",
+    "Explanation",
+    "Hop",
+    "ListedModel",
+    "ModelName",
+    "NoWorker",
+    "Outcome",
+    "Policy",
+    "Rendering",
+    "RouteRequest",
+    "Router",
+    "Usage",
+    "Worker",
+    "WorkerId",
+    "WorkerPool",
+    "WorkerSpec",
+    "WorkerState",
+]

@@ -1,0 +1,118 @@
+"""Weigh the workers for a request: what each holds of its prompt, and its load.
+
+All owners that share a rendering are matched in one call. Choosing is the policy's.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from kvindex.blocks import matchable_blocks
+from kvindex.knowledge import Credit, credits
+
+from router.policy import Candidate
+from router.request import Rendering, RouteRequest
+from router.worker import Worker
+
+
+class _Place(msgspec.Struct, gc=False):
+    """Where a request can be sent: one rank, or a worker that picks the rank itself.
+
+    The latter is credited with the mean over its ranks, and loaded by it.
+    """
+
+    worker: Worker
+    ranks: Sequence[int]
+    rendering: Rendering | None
+    credits: list[Credit]
+
+
+def weigh(request: RouteRequest, workers: Iterable[Worker]) -> list[Candidate]:
+    """The candidates among the workers, in their order, rank by rank."""
+    places = [place for worker in workers for place in _places(worker, request)]
+    sharing: dict[int, tuple[Rendering, list[_Place]]] = {}
+    for place in places:
+        if (rendering := place.rendering) is not None:
+            sharing.setdefault(id(rendering), (rendering, []))[1].append(place)
+    for rendering, sharers in sharing.values():
+        _credit(rendering, sharers)
+    return [_candidate(place, request) for place in places]
+
+
+def _places(worker: Worker, request: RouteRequest) -> Iterable[_Place]:
+    ranks = worker.ranks
+    groups = [(rank,) for rank in ranks] if worker.can_pin_ranks else [ranks]
+    for group in groups:
+        rendering = request.content
+        if request.renderings:
+            key = worker.profile, worker.block_size_of(group[0])
+            rendering = request.renderings.get(key)
+        yield _Place(worker, group, rendering, [])
+
+
+def _credit(rendering: Rendering, places: Sequence[_Place]) -> None:
+    """Find what the places hold of the rendering they share."""
+    if rendering.estimated:
+        for place in places:
+            place.credits += [
+                _content_credit(place.worker, rank, rendering) for rank in place.ranks
+            ]
+        return
+    owners = [
+        (place, knowledge)
+        for place in places
+        for rank in place.ranks
+        if (knowledge := place.worker.knowledge.get(rank)) is not None
+    ]
+    found = credits([knowledge for _, knowledge in owners], rendering.hashes)
+    for (place, _), credit in zip(owners, found, strict=True):
+        place.credits.append(credit)
+
+
+def _content_credit(worker: Worker, rank: int, rendering: Rendering) -> Credit:
+    history = worker.affinity.get(rank)
+    blocks = 0 if history is None else history.held(rendering.hashes, live=False)
+    return Credit(
+        held_blocks=0,
+        gpu_blocks=0,
+        suspect_blocks=0,
+        history_blocks=blocks,
+        blocks=blocks,
+        weighted=float(blocks),
+    )
+
+
+def _candidate(place: _Place, request: RouteRequest) -> Candidate:
+    worker, rank, count = place.worker, place.ranks[0], len(place.ranks)
+    ledger = worker.ledger(rank)
+    prompt_tokens, size, limit = _size(place.rendering, request)
+    held = history = blocks = 0
+    weighted = 0.0
+    for credit in place.credits:
+        held += min(credit.held_blocks, limit)
+        history += min(credit.history_blocks, limit)
+        blocks += min(credit.blocks, limit)
+        weighted += min(credit.weighted, limit)
+    return Candidate(
+        worker=worker,
+        rank=rank,
+        rendering=place.rendering,
+        prompt_tokens=prompt_tokens,
+        held_tokens=held // count * size,
+        history_tokens=history // count * size,
+        hit_tokens=blocks // count * size,
+        uncached_tokens=prompt_tokens - int(weighted / count * size),
+        inflight_tokens=ledger.uncached_tokens // count,
+        inflight_requests=ledger.requests,
+        decode_tokens=ledger.decode_tokens // count,
+        tokens_per_s=worker.rate.tokens_per_s,
+        last_turn=ledger.last_turn,
+    )
+
+
+def _size(rendering: Rendering | None, request: RouteRequest) -> tuple[int, int, int]:
+    """Prompt tokens, block size, and how many blocks can be hit at most."""
+    if rendering is not None:
+        tokens, size = rendering.token_count, rendering.block_size
+        return tokens, size, matchable_blocks(tokens, size)
+    counts = (other.token_count for other in request.renderings.values())
+    return request.prompt_tokens or max(counts, default=0), 0, 0

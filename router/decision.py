@@ -1,0 +1,217 @@
+"""A decision: where a request goes, why, and what became of it.
+
+It carries the request's life back into the books: the worker's ledger, what is known
+of its cache, its state. Sending is the gateway's business.
+"""
+
+import enum
+from collections.abc import Callable
+
+import msgspec
+from kvindex.history import History
+from kvindex.knowledge import Knowledge
+
+from router.ledger import Booking
+from router.policy import Candidate
+from router.pool import WorkerPool
+from router.request import Rendering, Usage
+from router.worker import Worker, WorkerId
+
+WORKER_FAULTS = frozenset({"connect", "reset"})
+"""Kinds of failure that speak against the worker."""
+
+BUSY_STATUSES = frozenset({429, 503})
+
+
+class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate as explained: tokens known and in flight, cost in seconds."""
+
+    url: str
+    rank: int
+    held_tokens: int
+    history_tokens: int
+    uncached_tokens: int
+    inflight_tokens: int
+    inflight_requests: int
+    cost_s: float
+    estimate_s: float
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a decision would be, and what was weighed. Nothing is booked."""
+
+    prompt_tokens: int
+    workers: tuple[ExplainedCandidate, ...]
+    chosen: WorkerId
+    why: str
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished request: hit tokens predicted, best possible, and delivered.
+
+    `delivered_hit_tokens` is None where the worker did not report any. `estimated`
+    marks predictions from raw content, whose token counts are guesses.
+    """
+
+    prompt_tokens: int
+    predicted_hit_tokens: int
+    best_hit_tokens: int
+    delivered_hit_tokens: int | None
+    estimated: bool
+
+
+class Hop(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker a request passes through, at one of its ranks."""
+
+    worker: Worker
+    rank: int
+
+
+class Life(enum.IntEnum):
+    """How far a request has come. It never goes back."""
+
+    decided = 0
+    sent = 1
+    first_token = 2
+    ended = 3
+
+
+class Decision:
+    """Where one request goes. Its calls are idempotent and may come in any order.
+
+    One of `finished` and `failed` must be called at last (in a `finally`); the first
+    of them counts.
+    """
+
+    __slots__ = (
+        "_booking",
+        "_life",
+        "_on_usage",
+        "_pool",
+        "_streamed",
+        "best_hit_tokens",
+        "hit_tokens",
+        "hops",
+        "memory",
+        "outcome",
+        "prompt_tokens",
+        "rendering",
+        "why",
+    )
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        *,
+        booking: Booking,
+        memory: Knowledge | History | None,
+        pool: WorkerPool,
+        best_hit_tokens: int,
+        streamed: bool,
+        why: str,
+        on_usage: Callable[[Usage], None],
+    ) -> None:
+        """`memory` is where its blocks are noted: a History for raw content.
+
+        `on_usage` is called once, with the usage of the finished request.
+        """
+        self.hops = (Hop(worker=candidate.worker, rank=candidate.rank),)
+        self.rendering: Rendering | None = candidate.rendering
+        self.prompt_tokens = candidate.prompt_tokens
+        self.hit_tokens = candidate.hit_tokens
+        self.best_hit_tokens = best_hit_tokens
+        self.why = why
+        self.memory = memory
+        self.outcome: Outcome | None = None
+        self._booking = booking
+        self._pool = pool
+        self._streamed = streamed
+        self._on_usage = on_usage
+        self._life = Life.decided
+
+    @property
+    def worker(self) -> Worker:
+        """The worker the request is sent to first."""
+        return self.hops[0].worker
+
+    @property
+    def rank(self) -> int:
+        """The data-parallel rank of `worker`; sent along if `worker.pinned`."""
+        return self.hops[0].rank
+
+    def _reach(self, life: Life) -> bool:
+        if self._life >= life:
+            return False
+        self._life = life
+        return True
+
+    def sent(self) -> None:
+        """The request is under way: its blocks will be where it goes."""
+        if self._reach(Life.sent) and self.memory is not None and self.rendering:
+            self.memory.sent(self.rendering.hashes)
+
+    def answered(self, status: int, retry_after_s: float | None = None) -> None:
+        """The worker's status line is there. 429 and 503: it gets a rest."""
+        if status in BUSY_STATUSES:
+            self._pool.busy(self.worker, retry_after_s)
+        else:
+            self._pool.answered(self.worker)
+
+    def first_token(self) -> None:
+        """The first event of the answer is there: the prefill is over."""
+        self.sent()
+        if self._reach(Life.first_token):
+            self._booking.first_token()
+            if isinstance(self.memory, Knowledge) and self.rendering:
+                self.memory.first_token(self.rendering.hashes)
+
+    def finished(self, usage: Usage | None) -> None:
+        """The answer is complete, with the usage the worker reported, if any."""
+        self.sent()
+        if self._reach(Life.ended):
+            self._booking.release()
+            self.outcome = self._compare(usage or Usage())
+            self._tell_memory(self.outcome.delivered_hit_tokens)
+            if usage is not None:
+                self._on_usage(usage)
+
+    def failed(self, kind: str) -> None:
+        """The request ended without a whole answer.
+
+        `kind` is one word. "connect" and "reset" count against the worker; anything
+        else ("client", "timeout", "status", ...) does not.
+        """
+        was_sent = self._life >= Life.sent
+        if self._reach(Life.ended):
+            self._booking.release()
+            if was_sent:
+                self._tell_memory(None)
+            if kind in WORKER_FAULTS:
+                self._pool.connect_failed(self.worker, kind)
+
+    def _compare(self, usage: Usage) -> Outcome:
+        prompt_tokens = usage.prompt_tokens or self.prompt_tokens
+        delivered = usage.cached_tokens
+        if delivered is not None:
+            delivered = max(0, min(delivered, prompt_tokens))
+        return Outcome(
+            prompt_tokens=prompt_tokens,
+            predicted_hit_tokens=self.hit_tokens,
+            best_hit_tokens=self.best_hit_tokens,
+            delivered_hit_tokens=delivered,
+            estimated=self.rendering is None or self.rendering.estimated,
+        )
+
+    def _tell_memory(self, delivered: int | None) -> None:
+        rendering = self.rendering
+        if rendering is None or not isinstance(self.memory, Knowledge):
+            return
+        # Which rank answered is unknown where it was not asked for by name.
+        known = self.worker.can_pin_ranks or len(self.worker.ranks) == 1
+        blocks = delivered // rendering.block_size if delivered is not None else None
+        self.memory.ended(
+            rendering.hashes,
+            streamed=self._streamed,
+            delivered_blocks=blocks if known else None,
+            predicted_blocks=self.hit_tokens // rendering.block_size,
+        )

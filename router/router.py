@@ -1,0 +1,111 @@
+"""Router: one request in, one decision out. The one seam everything routes through.
+
+Pure and synchronous: no connections, no waiting; clock and chance are passed in.
+"""
+
+from collections.abc import Sequence
+
+from kvindex.history import History
+from kvindex.knowledge import Knowledge
+
+from router.candidates import weigh
+from router.decision import Decision, ExplainedCandidate, Explanation
+from router.policy import Candidate, Policy
+from router.pool import NoWorker, WorkerPool
+from router.rate import OutputLength
+from router.request import RouteRequest, Usage
+from router.worker import WorkerId
+
+
+class Router:
+    """Decides by a policy over the workers of a pool, and books what it decides."""
+
+    def __init__(
+        self, pool: WorkerPool, policy: Policy, *, output: OutputLength | None = None
+    ) -> None:
+        """`output` is the expected length of answers, learnt as they finish."""
+        self._pool = pool
+        self._policy = policy
+        self._output = output or OutputLength()
+        self._turn = 0
+
+    def decide(self, request: RouteRequest) -> Decision:
+        """Choose where the request goes and book it there. Raise NoWorker."""
+        candidates = self._candidates(request)
+        chosen = candidates[self._policy.choose(candidates, request)]
+        self._turn += 1
+        self._pool.chosen(chosen.worker)
+        ledger = chosen.worker.ledger(chosen.rank)
+        ledger.last_turn = self._turn
+        booking = ledger.book(
+            chosen.uncached_tokens,
+            self._output.expected(request.max_tokens),
+            prefill_s=None if request.stream else chosen.estimate_s,
+        )
+        return Decision(
+            chosen,
+            booking=booking,
+            memory=self._memory(chosen),
+            pool=self._pool,
+            best_hit_tokens=max(candidate.hit_tokens for candidate in candidates),
+            streamed=request.stream,
+            why=self._why(chosen, candidates, request),
+            on_usage=self._learn,
+        )
+
+    def explain(self, request: RouteRequest) -> Explanation:
+        """What `decide` would weigh and choose now, booking nothing. Raise NoWorker."""
+        candidates = self._candidates(request)
+        chosen = candidates[self._policy.choose(candidates, request)]
+        return Explanation(
+            prompt_tokens=chosen.prompt_tokens,
+            workers=tuple(_explained(candidate) for candidate in candidates),
+            chosen=WorkerId(url=chosen.worker.url, rank=chosen.rank),
+            why=self._why(chosen, candidates, request),
+        )
+
+    def _candidates(self, request: RouteRequest) -> list[Candidate]:
+        workers = self._pool.candidates(request.model, request.exclude)
+        if not workers:
+            tried = "no other worker is left" if request.exclude else "no workers"
+            raise NoWorker(f"{tried} for this request")
+        return weigh(request, workers)
+
+    def _memory(self, chosen: Candidate) -> Knowledge | History | None:
+        """Where to note the request's blocks: in turns where the rank is unknown."""
+        worker, rank = chosen.worker, chosen.rank
+        if not worker.can_pin_ranks:
+            rank = worker.ranks[self._turn % len(worker.ranks)]
+        if chosen.rendering is not None and chosen.rendering.estimated:
+            return worker.content_history(rank)
+        return worker.knowledge.get(rank)
+
+    def _why(
+        self, chosen: Candidate, candidates: Sequence[Candidate], request: RouteRequest
+    ) -> str:
+        reason = self._policy.reason if len(candidates) > 1 else "the only candidate"
+        why = (
+            f"{reason}: {chosen.hit_tokens} of {chosen.prompt_tokens} prompt tokens "
+            f"held, {chosen.inflight_tokens} in flight"
+        )
+        if request.not_rendered is None:
+            return why
+        return f"{why} (estimates, not rendered: {request.not_rendered})"
+
+    def _learn(self, usage: Usage) -> None:
+        if usage.completion_tokens > 0:
+            self._output.finished(usage.completion_tokens)
+
+
+def _explained(candidate: Candidate) -> ExplainedCandidate:
+    return ExplainedCandidate(
+        url=candidate.worker.url,
+        rank=candidate.rank,
+        held_tokens=candidate.held_tokens,
+        history_tokens=candidate.history_tokens,
+        uncached_tokens=candidate.uncached_tokens,
+        inflight_tokens=candidate.inflight_tokens,
+        inflight_requests=candidate.inflight_requests,
+        cost_s=candidate.cost_s,
+        estimate_s=candidate.estimate_s,
+    )
