@@ -1,0 +1,92 @@
+"""Token ids to chained block hashes under a namespace.
+
+The only keys the index is searched with: computed alike from a request and from a
+worker's events. Not the engines' own hashes; those are opaque (`events.EngineHash`).
+"""
+
+import sys
+from array import array
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+ID_BYTES = 4
+
+
+def pack_ids(ids: Iterable[int]) -> bytes:
+    """Token ids as u32 little-endian bytes; ValueError on an id outside u32."""
+    try:
+        packed = array("I", ids)
+    except (OverflowError, TypeError) as error:
+        raise ValueError(f"token ids must be integers of 32 bits: {error}") from error
+    if sys.byteorder == "big":  # pragma: no cover
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def unpack_ids(token_ids: bytes) -> list[int]:
+    """The ids of u32 little-endian bytes; ValueError where bytes are left over."""
+    packed = array("I")
+    packed.frombytes(token_ids)
+    if sys.byteorder == "big":  # pragma: no cover
+        packed.byteswap()
+    return packed.tolist()
+
+
+class Namespace(msgspec.Struct, frozen=True, kw_only=True):
+    """What keeps equal token ids apart: base model, adapter, cache salt."""
+
+    model: str
+    adapter: str | None = None
+    salt: str | None = None
+
+    def root(self) -> int:
+        """The parent hash of block 0: xxh3_64 over the fields.
+
+        Each field is one byte 0 where it is None, else one byte 1, the length of its
+        UTF-8 form as u64 little-endian, and that form: no two namespaces collide.
+        """
+        parts = bytearray()
+        for field in (self.model, self.adapter, self.salt):
+            if field is None:
+                parts += b"\x00"
+            else:
+                text = field.encode("utf-8", "surrogatepass")
+                parts += b"\x01" + len(text).to_bytes(8, "little") + text
+        return xxh3_64_intdigest(bytes(parts))
+
+
+def chain(
+    token_ids: bytes,
+    block_size: int,
+    root: int,
+    extra_keys: Mapping[int, bytes] | None = None,
+) -> list[int]:
+    """The hash of each full block of `token_ids` (u32 little-endian).
+
+    `h_i = xxh3_64(ids of block i + extra key of block i, seed=h_{i-1})` with
+    `h_{-1} = root`: a namespace's root, or the hash of the block before. `extra_keys`
+    maps a block's position to the bytes that tell apart what equal ids do not (media).
+    """
+    if block_size < 1:
+        raise ValueError(f"block size must be positive, not {block_size}")
+    stride = ID_BYTES * block_size
+    digest = xxh3_64_intdigest
+    view = memoryview(token_ids)
+    hashes: list[int] = []
+    parent = root
+    for start in range(0, len(view) - stride + 1, stride):
+        block = view[start : start + stride]
+        extra = extra_keys.get(start // stride) if extra_keys else None
+        parent = digest(bytes(block) + extra if extra else block, parent)
+        hashes.append(parent)
+    return hashes
+
+
+def matchable_blocks(token_count: int, block_size: int) -> int:
+    """How many blocks of a prompt a worker can at most find in its cache.
+
+    The last token is always computed, so a hit never covers the whole prompt.
+    """
+    return max(0, (token_count - 1) // block_size)
