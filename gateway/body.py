@@ -1,0 +1,83 @@
+"""The body of a client's request: read it whole or as a stream, within its limit.
+
+The bytes are those of the wire: nothing is decompressed (`server.make_runner` turns
+that off) and nothing re-encoded. ``100 Continue`` is sent when the body is wanted,
+so that a body that is too large is refused before it is sent; routes need
+`leave_expect` as their ``expect_handler``. What a body says is read by `peek.py`;
+edits of it belong between the two and the sending.
+"""
+
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from gateway.errors import BadFraming, BodyTooLarge, ClientGone, ExpectationFailed
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+async def leave_expect(request: web.Request) -> None:
+    """An ``expect_handler`` that leaves the answer to `read` and `stream`."""
+
+
+async def read(request: web.Request, max_bytes: int) -> bytes:
+    """The whole body, as it came.
+
+    Raises BodyTooLarge above `max_bytes` (by its announced length before anything is
+    read), BadFraming where it is cut short or badly framed, ExpectationFailed.
+    """
+    pieces = [piece async for piece in stream(request, max_bytes)]
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def stream(request: web.Request, max_bytes: int) -> AsyncIterator[bytes]:
+    """The body in pieces as they come, read no faster than they are taken.
+
+    Raises as `read`, and ClientGone where the client left meanwhile.
+    """
+    _check_length(request, max_bytes)
+    if not request.body_exists:
+        return
+    _send_continue(request)
+    size = 0
+    while piece := await _next(request):
+        size += len(piece)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        yield piece
+
+
+def length(request: web.Request) -> int | None:
+    """The announced length of the body; None where it is chunked. 0: no body."""
+    if not request.body_exists:
+        return 0
+    return request.content_length
+
+
+async def _next(request: web.Request) -> bytes:
+    try:
+        return await request.content.readany()
+    except web.RequestPayloadError as error:
+        raise BadFraming("the request's body is badly framed") from error
+    except (ConnectionError, EOFError) as error:
+        raise ClientGone("the client left before its body was complete") from error
+
+
+def _check_length(request: web.Request, max_bytes: int) -> None:
+    announced = request.content_length
+    if announced is not None and announced > max_bytes:
+        raise _too_large(max_bytes)
+
+
+def _too_large(max_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(f"the request's body is larger than {max_bytes} bytes")
+
+
+def _send_continue(request: web.Request) -> None:
+    expectation = request.headers.get("Expect")
+    if expectation is None or request.version < (1, 1):
+        return
+    if expectation.lower() != "100-continue":
+        raise ExpectationFailed("the only expectation that can be met is 100-continue")
+    if request.transport is not None:
+        request.transport.write(_CONTINUE)

@@ -1,0 +1,224 @@
+"""The error tree of the gateway, and OpenAI's error shape.
+
+    GatewayError
+    |- BadRequest 400              the client's framing or, on own routes, content
+    |- Unauthorized 401            own routes without the admin key
+    |- Forbidden 403               own routes from elsewhere
+    |- NotFound 404                no such route, or one that is closed
+    |- MethodNotAllowed 405
+    |- BodyTooLarge 413
+    |- ExpectationFailed 417       an ``Expect`` other than 100-continue
+    |- InternalError 500           a bug of the gateway
+    |- NoWorker 503                nobody to send to
+    |- UpstreamFailed 502          the worker broke the exchange
+    |  |- ConnectFailed              no connection; nothing was sent
+    |  |- StaleConnection            a reused connection had been closed meanwhile
+    |  |- UpstreamReset              ended or reset before or during the answer
+    |  |- MalformedAnswer            what came was not HTTP, or over a limit
+    |- UpstreamTimeout 504         the worker was silent for too long
+    |- ClientGone 499              the client left; never sent, only counted
+    ConfigError                    a mistake on the command line: one line, status 2
+
+A message never repeats what the client sent. Answers of workers are not errors:
+they are relayed as they are, whatever their status.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+_MAX_MESSAGE = 1000  # characters; keeps every body far below 4 KB
+
+
+class GatewayError(Exception):
+    """A failure the gateway answers itself: ``status`` and OpenAI's fields.
+
+    ``headers`` are added to the answer. ``close`` says that the client's
+    connection cannot be used again, as the rest of its bytes has no known meaning.
+    """
+
+    status: int = 500
+    type: str = "server_error"
+    code: str = "internal_error"
+    close: bool = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        headers: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message[:_MAX_MESSAGE]
+        self.param = param
+        self.headers = tuple(headers)
+
+    def body(self) -> bytes:
+        """The JSON body: ``{"error": {"message", "type", "param", "code"}}``."""
+        return msgspec.json.encode(
+            {
+                "error": {
+                    "message": self.message,
+                    "type": self.type,
+                    "param": self.param,
+                    "code": self.code,
+                }
+            }
+        )
+
+
+class BadRequest(GatewayError):
+    """The client's request cannot be understood."""
+
+    status = 400
+    type = "invalid_request_error"
+    code = "bad_request"
+
+
+class BadFraming(BadRequest):
+    """The client's body is cut short or badly framed; its connection is lost."""
+
+    code = "bad_framing"
+    close = True
+
+
+class Unauthorized(GatewayError):
+    """An own route was asked without its key."""
+
+    status = 401
+    type = "authentication_error"
+    code = "unauthorized"
+
+
+class Forbidden(GatewayError):
+    """An own route was asked from where it is not answered."""
+
+    status = 403
+    type = "permission_error"
+    code = "forbidden"
+
+
+class NotFound(GatewayError):
+    """No such route, or one that is closed."""
+
+    status = 404
+    type = "invalid_request_error"
+    code = "not_found"
+
+
+class MethodNotAllowed(GatewayError):
+    """The route exists, but not for this method."""
+
+    status = 405
+    type = "invalid_request_error"
+    code = "method_not_allowed"
+
+
+class BodyTooLarge(GatewayError):
+    """The client's body is above the limit; the rest of it is not read."""
+
+    status = 413
+    type = "invalid_request_error"
+    code = "body_too_large"
+    close = True
+
+
+class ExpectationFailed(GatewayError):
+    """The client expects something other than ``100-continue``."""
+
+    status = 417
+    type = "invalid_request_error"
+    code = "expectation_failed"
+    close = True
+
+
+class InternalError(GatewayError):
+    """A bug of the gateway."""
+
+
+class NoWorker(GatewayError):
+    """No worker can take the request now. Answered with ``Retry-After``."""
+
+    status = 503
+    type = "service_unavailable"
+    code = "no_worker"
+
+    def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(message, headers=[("Retry-After", str(retry_after_s))])
+
+
+class UpstreamFailed(GatewayError):
+    """The worker broke the exchange.
+
+    ``retryable`` is a fact, not a decision: the worker cannot have acted on the
+    request and the request can be sent again. ``answer_started`` says whether the
+    head of an answer had come.
+    """
+
+    status = 502
+    type = "upstream_error"
+    code = "upstream_failed"
+    retryable: bool = False
+    answer_started: bool = False
+
+
+class ConnectFailed(UpstreamFailed):
+    """No connection could be made; nothing was sent."""
+
+    code = "upstream_connect_failed"
+    retryable = True
+
+
+class StaleConnection(UpstreamFailed):
+    """A reused connection ended at once, without a byte of answer.
+
+    The worker had closed it while the request was on its way. Retryable unless the
+    body came from a stream that cannot be read again.
+    """
+
+    code = "upstream_stale_connection"
+
+    def __init__(self, message: str, *, retryable: bool) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class UpstreamReset(UpstreamFailed):
+    """The connection ended before the answer was complete."""
+
+    code = "upstream_reset"
+
+    def __init__(self, message: str, *, answer_started: bool = False) -> None:
+        super().__init__(message)
+        self.answer_started = answer_started
+
+
+class MalformedAnswer(UpstreamFailed):
+    """What the worker sent is not HTTP, or is over a limit."""
+
+    code = "upstream_malformed"
+
+
+class UpstreamTimeout(GatewayError):
+    """The worker was silent for too long."""
+
+    status = 504
+    type = "upstream_timeout"
+    code = "upstream_timeout"
+
+
+class ClientGone(GatewayError):
+    """The client left, or takes nothing any more. Counted, never sent."""
+
+    status = 499
+    type = "client_gone"
+    code = "client_gone"
+    close = True
+
+
+class ConfigError(Exception):
+    """An option or its value is wrong, or what it names is not there.
+
+    Its text is one line for the user, naming what and where.
+    """

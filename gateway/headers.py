@@ -1,0 +1,119 @@
+"""Which headers pass, both ways. Names and values stay the bytes they came as.
+
+End-to-end headers pass with their case, their order and their repeats. Hop-by-hop
+ones (RFC 9110, 7.6.1, and those that ``Connection`` names) do not; neither do the
+ones that speak of this hop only: ``Host``, ``Content-Length``, ``Expect``.
+"""
+
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+REQUEST_ID = b"x-request-id"
+
+_HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+_NOT_SENT_UPSTREAM = _HOP_BY_HOP | {b"host", b"content-length", b"expect", REQUEST_ID}
+_NOT_RETURNED = _HOP_BY_HOP | {REQUEST_ID}
+
+_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_GOOD_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,256}")
+
+
+def target(raw_path: str) -> bytes:
+    """A request's path and query as the bytes that came (`Request.raw_path`).
+
+    Of a target in absolute form (``http://host/path``) the path is left.
+    """
+    sent = raw_path.encode("utf-8", "surrogateescape")
+    if sent.startswith(b"/"):
+        return sent
+    _, _, after_scheme = sent.partition(b"://")
+    _, slash, path = after_scheme.partition(b"/")
+    return slash + path if slash else sent
+
+
+def first(headers: RawHeaders, name: bytes) -> bytes | None:
+    """The value of the first header called `name` (lower case), or None."""
+    for key, value in headers:
+        if key.lower() == name:
+            return value
+    return None
+
+
+def request_id(headers: RawHeaders) -> bytes:
+    """The client's ``X-Request-ID``, or a new one where it sent none worth keeping.
+
+    Kept are up to 256 visible ASCII characters.
+    """
+    sent = first(headers, REQUEST_ID)
+    if sent is not None and _GOOD_REQUEST_ID.fullmatch(sent):
+        return sent
+    return secrets.token_hex(16).encode()
+
+
+def to_worker(
+    headers: RawHeaders,
+    *,
+    request_id: bytes,
+    drop: frozenset[bytes] = frozenset(),
+    extra: RawHeaders = (),
+) -> list[tuple[bytes, bytes]]:
+    """The client's headers as the worker gets them, with the request id.
+
+    `drop` holds lower-case names to leave out, `extra` goes at the end. ``Host``
+    and ``Content-Length`` are not here: whoever sends the request adds them.
+    """
+    dropped = _dropped(headers, _NOT_SENT_UPSTREAM) | drop
+    kept = [pair for pair in headers if pair[0].lower() not in dropped]
+    kept.append((b"X-Request-ID", request_id))
+    kept.extend(extra)
+    return kept
+
+
+def to_client(headers: RawHeaders, *, request_id: bytes) -> list[tuple[bytes, bytes]]:
+    """The worker's headers as the client gets them, with the request id."""
+    dropped = _dropped(headers, _NOT_RETURNED)
+    kept = [pair for pair in headers if pair[0].lower() not in dropped]
+    kept.append((b"X-Request-ID", request_id))
+    return kept
+
+
+def serialize(start_line: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A message head: start line, headers, blank line.
+
+    Raises ValueError where a name, a value or the start line would end its line or
+    begin another: no header can be injected, wherever it comes from.
+    """
+    lines = [start_line]
+    if _BAD_VALUE.search(start_line):
+        raise ValueError("a start line with a control character")
+    for name, value in headers:
+        if not _NAME.fullmatch(name) or _BAD_VALUE.search(value):
+            raise ValueError("a header with a forbidden character")
+        lines.append(b"%b: %b" % (name, value))
+    lines.append(b"\r\n")
+    return b"\r\n".join(lines)
+
+
+def _dropped(headers: RawHeaders, always: frozenset[bytes]) -> frozenset[bytes]:
+    """`always` and the names that the ``Connection`` headers list."""
+    named = [value for key, value in headers if key.lower() == b"connection"]
+    if not named or all(v.lower() in (b"keep-alive", b"close") for v in named):
+        return always
+    tokens = b",".join(named).lower().split(b",")
+    return always | {token.strip() for token in tokens}
