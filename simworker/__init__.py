@@ -1,1 +1,1 @@
-"""A simulated worker that renders, caches blocks and publishes KV events like the real engine."""
+"""A simulated worker: renders, caches blocks, publishes events like a real one."""

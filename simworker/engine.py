@@ -1,0 +1,295 @@
+"""The scheduler of a simulated worker, in simulated time. It has no clock of its own.
+
+A request waits in one queue, is prefilled alone (a fixed cost, then so many uncached
+tokens a second) and then decodes beside all others, so many tokens a second each.
+Prefill advances in steps of at most `max_step_tokens`; decoding in ticks that all
+running requests share. A block is stored when the step that fills it ends, and each
+step's events leave as one batch. As in vLLM the last token of a request is never
+computed, so it never fills a block; and when blocks run out the youngest request
+is put back into the queue.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from kvindex.blocks import matchable_blocks
+from kvindex.events import KVEvent
+from simworker.cache import BlockCache
+from simworker.hashing import BlockHasher, Digest, Identity
+
+# Shorter ticks would cost more CPU than the whole simulated worker; a request then
+# gets several tokens at once, as real engines' streams show it too.
+MIN_TICK_S = 0.010
+_EPSILON = 1e-6
+
+
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast the simulated hardware is. Rates are tokens/s before `speed`."""
+
+    prefill_rate: float = 20_000.0
+    decode_rate: float = 50.0
+    prefill_cost_s: float = 0.015
+    max_running: int = 64
+    max_step_tokens: int = 8192
+    speed: float = 1.0
+    min_tick_s: float = MIN_TICK_S
+
+    @property
+    def tick_s(self) -> float:
+        """Seconds between two decode ticks."""
+        return max(1.0 / (self.decode_rate * self.speed), self.min_tick_s)
+
+
+def _ignore() -> None:
+    """Nobody waits for this job."""
+
+
+class Job:
+    """One request inside the engine: its tokens, its blocks, how far it got.
+
+    `output` is what it will say, fixed from the start; `produced` of it are out.
+    `cached_tokens` is the hit of the first prefill (None before it). `on_progress` is
+    called whenever some more came out.
+    """
+
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        output: Sequence[int],
+        *,
+        identity: Identity | None = None,
+        read_cache: bool = True,
+    ) -> None:
+        if not prompt or not output:
+            raise ValueError("a request needs a prompt and at least one output token")
+        self.token_ids = [*prompt, *output]
+        self.prompt_tokens = len(prompt)
+        self.output_tokens = len(output)
+        self.identity = identity or Identity()
+        self.read_cache = read_cache
+        self.produced = 0
+        self.cached_tokens: int | None = None
+        self.on_progress: Callable[[], None] = _ignore
+        self.aborted = False
+        self.blocks: list[int] = []
+        self.chain: list[Digest] = []
+        self.stored = 0
+        self.computed = 0
+        self.prefill_tokens = 0
+        self.decode_from = 0.0
+        self.produced_before = 0
+
+    @property
+    def finished(self) -> bool:
+        """All of the output is out."""
+        return self.produced == self.output_tokens
+
+
+class Engine:
+    """Requests in, tokens and KV events out; `now` only ever grows.
+
+    `on_batch` is handed the events of each step that has any.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        cache: BlockCache,
+        hasher: BlockHasher,
+        *,
+        on_batch: Callable[[list[KVEvent]], None],
+    ) -> None:
+        self._settings = settings
+        self._cache = cache
+        self._hasher = hasher
+        self._on_batch = on_batch
+        self._waiting: deque[Job] = deque()
+        self._prefilling: Job | None = None
+        self._step_tokens = 0
+        self._step_ends = 0.0
+        self._running: list[Job] = []
+        self._next_tick = 0.0
+        self.queried_tokens = 0
+        self.hit_tokens = 0
+        self.preemptions = 0
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have not been scheduled yet."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """Requests being prefilled or decoding."""
+        return len(self._running) + (self._prefilling is not None)
+
+    def submit(self, job: Job, now: float) -> None:
+        """Queue a request. Raises ValueError if it could never fit the cache."""
+        need = self._blocks_for(job.prompt_tokens + job.output_tokens - 1)
+        if need > self._cache.capacity:
+            raise ValueError(f"{need} blocks needed, the cache has fewer")
+        self.advance(now)
+        self._extend_chain(job, job.prompt_tokens)
+        self._waiting.append(job)
+        self._schedule(now)
+
+    def abort(self, job: Job, now: float) -> None:
+        """Drop a request wherever it is; a prefill step under way still ends."""
+        self.advance(now)
+        job.aborted = True
+        if job in self._waiting:
+            self._waiting.remove(job)
+        elif job in self._running:
+            self._leave(job)
+        self._schedule(now)
+
+    def next_time(self) -> float | None:
+        """When something will happen next; None while idle."""
+        times = [self._step_ends] if self._prefilling is not None else []
+        if self._running:
+            times.append(self._next_tick)
+        return min(times, default=None)
+
+    def advance(self, now: float) -> None:
+        """Let everything happen that is due by `now`, each at its own time."""
+        while (due := self.next_time()) is not None and due <= now:
+            if self._prefilling is not None and self._step_ends <= due:
+                self._end_step(self._prefilling, due)
+            else:
+                self._tick(due)
+            self._schedule(due)
+            events = self._cache.take_events()
+            if events:
+                self._on_batch(events)
+
+    # --- prefill
+
+    def _schedule(self, now: float) -> None:
+        """Start the next prefill if nothing is in its way."""
+        if self._prefilling is not None or not self._waiting:
+            return
+        if len(self._running) >= self._settings.max_running:
+            return
+        if self._admit(self._waiting[0]):
+            job = self._prefilling = self._waiting.popleft()
+            self._start_step(job, now, self._settings.prefill_cost_s)
+
+    def _admit(self, job: Job) -> bool:
+        """Hold the blocks of all that must be computed before the next token."""
+        size = self._cache.block_size
+        tokens = job.prompt_tokens + job.produced
+        limit = matchable_blocks(tokens, size) if job.read_cache else 0
+        hits = self._cache.lookup(job.chain[:limit])
+        blocks = self._cache.allocate(hits, self._blocks_for(tokens) - len(hits))
+        if blocks is None:
+            return False
+        job.blocks = blocks
+        job.stored = len(hits)
+        job.computed = len(hits) * size
+        job.prefill_tokens = tokens
+        if job.cached_tokens is None:
+            job.cached_tokens = job.computed
+            self.queried_tokens += tokens
+            self.hit_tokens += job.computed
+        return True
+
+    def _start_step(self, job: Job, now: float, cost_s: float) -> None:
+        left = job.prefill_tokens - job.computed
+        self._step_tokens = min(left, self._settings.max_step_tokens)
+        seconds = cost_s + self._step_tokens / self._settings.prefill_rate
+        self._step_ends = now + seconds / self._settings.speed
+
+    def _end_step(self, job: Job, now: float) -> None:
+        job.computed += self._step_tokens
+        self._store_full(job)
+        if job.aborted:
+            self._prefilling = None
+            self._cache.release(job.blocks)
+        elif job.computed < job.prefill_tokens:
+            self._start_step(job, now, 0.0)
+        else:
+            self._prefilling = None
+            self._begin_decoding(job, now)
+
+    def _begin_decoding(self, job: Job, now: float) -> None:
+        if not self._running:
+            self._next_tick = now + self._settings.tick_s
+        job.decode_from = now
+        job.produced_before = job.produced
+        self._running.append(job)
+        self._produce(job, job.produced + 1)
+
+    # --- decode
+
+    def _tick(self, now: float) -> None:
+        self._next_tick = now + self._settings.tick_s
+        rate = self._settings.decode_rate * self._settings.speed
+        for job in list(self._running):
+            if not job.blocks:
+                continue  # put back into the queue by one before it
+            due = int((now - job.decode_from) * rate + _EPSILON)
+            due = min(job.produced_before + 1 + due, job.output_tokens)
+            if due > job.produced and self._make_room(job, due):
+                self._produce(job, due)
+
+    def _make_room(self, job: Job, produced: int) -> bool:
+        """Hold blocks for `produced` tokens of output; False: `job` was put back."""
+        need = self._blocks_for(job.prompt_tokens + produced - 1) - len(job.blocks)
+        while need > 0:
+            more = self._cache.allocate((), need)
+            if more is not None:
+                job.blocks += more
+                break
+            victim = self._running[-1]
+            self._put_back(victim)
+            if victim is job:
+                return False
+        return True
+
+    def _put_back(self, job: Job) -> None:
+        self.preemptions += 1
+        self._leave(job)
+        self._extend_chain(job, job.prompt_tokens + job.produced)
+        self._waiting.appendleft(job)
+
+    def _produce(self, job: Job, produced: int) -> None:
+        job.produced = produced
+        job.computed = job.prompt_tokens + produced - 1
+        self._store_full(job)
+        if job.finished:
+            self._leave(job)
+        job.on_progress()
+
+    def _leave(self, job: Job) -> None:
+        self._running.remove(job)
+        self._cache.release(job.blocks)
+        job.blocks = []
+
+    # --- blocks
+
+    def _blocks_for(self, tokens: int) -> int:
+        return -(-tokens // self._cache.block_size)
+
+    def _extend_chain(self, job: Job, tokens: int) -> None:
+        """Hash the full blocks of the first `tokens` tokens."""
+        size = self._cache.block_size
+        for number in range(len(job.chain), tokens // size):
+            parent = job.chain[-1] if job.chain else self._hasher.root
+            content = job.token_ids[number * size : (number + 1) * size]
+            keys = job.identity.hashed_keys(number)
+            job.chain.append(self._hasher.block(parent, content, keys))
+
+    def _store_full(self, job: Job) -> None:
+        full = job.computed // self._cache.block_size
+        if full > job.stored:
+            self._extend_chain(job, job.computed)
+            self._cache.store(
+                job.blocks,
+                job.chain[:full],
+                job.token_ids,
+                job.identity,
+                first=job.stored,
+            )
+            job.stored = full

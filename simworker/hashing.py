@@ -1,0 +1,120 @@
+"""vLLM's chained block hashes: what its KV events carry.
+
+A hash covers the block's tokens, its extra keys (adapter, cache salt) and the hash
+of the block before it. The formula is the engine's own, so events of a simulated
+worker look like those of a real one; nobody matches requests with these hashes.
+"""
+
+import hashlib
+import pickle
+import struct
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from kvindex.events import EngineHash
+
+DEFAULT_SEED = "vllm-none-hash"
+
+ExtraKeys = tuple[tuple[str, ...], ...]
+Digest = bytes
+_Serializer = Callable[[object], bytes]
+
+
+def _pickled(value: object) -> bytes:
+    return pickle.dumps(value, protocol=5)
+
+
+def _head(major: int, value: int) -> bytes:
+    """The head of a canonical CBOR item: the shortest form that holds `value`."""
+    if value < 24:
+        return bytes((major << 5 | value,))
+    for code, size, form in ((24, 8, ">BB"), (25, 16, ">BH"), (26, 32, ">BI")):
+        if value < 1 << size:
+            return struct.pack(form, major << 5 | code, value)
+    return struct.pack(">BQ", major << 5 | 27, value)
+
+
+def canonical_cbor(value: object) -> bytes:
+    """`value` in canonical CBOR; only what a block hash is made of.
+
+    Takes None, ints >= 0, str, bytes and tuples of these. Raises TypeError else.
+    """
+    match value:
+        case None:
+            return b"\xf6"
+        case int():
+            return _head(0, value)
+        case bytes():
+            return _head(2, len(value)) + value
+        case str():
+            encoded = value.encode()
+            return _head(3, len(encoded)) + encoded
+        case tuple():
+            return _head(4, len(value)) + b"".join(map(canonical_cbor, value))
+    raise TypeError(f"no canonical form of {type(value).__name__}")
+
+
+_SERIALIZERS: dict[str, _Serializer] = {
+    "sha256": _pickled,
+    "sha256_cbor": canonical_cbor,
+}
+ALGORITHMS = tuple(_SERIALIZERS)
+
+
+class BlockHasher:
+    """Hashes of one engine: algorithm, seed and the form its events use.
+
+    `block = sha256(serialized((parent, tuple(token_ids), extra_keys or None)))`, the
+    first block's parent is `sha256(serialized(seed))` (vLLM >= 0.31).
+    """
+
+    def __init__(
+        self,
+        algorithm: str = "sha256",
+        *,
+        seed: str = DEFAULT_SEED,
+        bytes_hashes: bool = False,
+    ) -> None:
+        self._serialized = _SERIALIZERS[algorithm]
+        self._bytes_hashes = bytes_hashes
+        self.root: Digest = hashlib.sha256(self._serialized(seed)).digest()
+
+    def block(
+        self, parent: Digest, token_ids: Sequence[int], extra_keys: ExtraKeys = ()
+    ) -> Digest:
+        """The digest of one full block behind `parent`."""
+        content = (parent, tuple(token_ids), extra_keys or None)
+        return hashlib.sha256(self._serialized(content)).digest()
+
+    def event_value(self, digest: Digest) -> EngineHash:
+        """What an event carries: the last 8 bytes as an integer, or all 32."""
+        if self._bytes_hashes:
+            return digest
+        return int.from_bytes(digest[-8:])
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """What separates one cache namespace of an engine from another.
+
+    The adapter goes into every block's extra keys, the cache salt into the first
+    one's. Events carry the bare values, hashes the tagged ones.
+    """
+
+    adapter: str | None = None
+    adapter_path: str = ""
+    adapter_id: int | None = None
+    salt: str | None = None
+
+    def hashed_keys(self, block: int) -> ExtraKeys:
+        """The extra keys inside the hash of block number `block`."""
+        keys: list[tuple[str, ...]] = []
+        if self.adapter is not None:
+            keys.append(("lora", self.adapter, self.adapter_path))
+        if self.salt is not None and block == 0:
+            keys.append(("cache_salt", self.salt))
+        return tuple(keys)
+
+    def event_keys(self, block: int) -> tuple[object, ...] | None:
+        """The extra keys an event shows for block number `block`."""
+        return tuple(key[1] for key in self.hashed_keys(block)) or None

@@ -1,0 +1,171 @@
+"""A simulated worker as an object: several can run in one process, on one loop."""
+
+import hashlib
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+
+from render import Renderer
+from simworker.answers import Author, read_answers
+from simworker.cache import BlockCache
+from simworker.engine import Engine
+from simworker.hashing import BlockHasher
+from simworker.model import demo_model_dir
+from simworker.options import BadOptions, SimOptions
+from simworker.publisher import Publisher
+from simworker.runner import Runner
+from simworker.vllm.api import VERSION, Parts, VllmApi
+from simworker.vllm.generation import Service
+from simworker.vllm.metrics import CacheConfig
+from simworker.vllm.models import Models
+from simworker.vllm.planning import Planner
+
+log = logging.getLogger("simworker.server")
+
+DEMO_MODEL = "qwen3-demo"
+DEFAULT_CONTEXT = 40_960
+# Engines behind uvicorn close idle connections after so many seconds.
+KEEP_ALIVE_S = 5.0
+
+
+class SimWorker:
+    """One simulated worker: HTTP server, engine, event publisher.
+
+    `renderer` may be shared by workers of the same model; without it the model of
+    the options is loaded. `url` and `kv_endpoint` are known once started.
+    """
+
+    def __init__(self, options: SimOptions, renderer: Renderer | None = None) -> None:
+        options.check()
+        self.options = options
+        self.renderer = renderer or Renderer.load(options.model or demo_model_dir())
+        hasher = BlockHasher(
+            options.hash_algo,
+            seed=options.hash_seed,
+            bytes_hashes=options.bytes_hashes,
+        )
+        self.cache = BlockCache(
+            blocks=options.blocks, block_size=options.block_size, hasher=hasher
+        )
+        self.publisher = (
+            Publisher(options.publisher_options()) if options.kv_events else None
+        )
+        self.engine = Engine(
+            options.engine_settings(),
+            self.cache,
+            hasher,
+            on_batch=self.publisher.publish if self.publisher else lambda events: None,
+        )
+        self.runner = Runner(self.engine)
+        self.max_model_len = self._context_length()
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="sim-render")
+        self.api = VllmApi(self._parts())
+        self._http: web.AppRunner | None = None
+        self.url = ""
+
+    @property
+    def kv_endpoint(self) -> str | None:
+        """Where to subscribe to this worker's events; None with events off."""
+        return self.publisher.endpoint if self.publisher else None
+
+    @property
+    def replay_endpoint(self) -> str | None:
+        """Where to ask for events again; None without replay."""
+        return self.publisher.replay_endpoint if self.publisher else None
+
+    async def start(self) -> None:
+        """Listen. Raises OSError (zmq.ZMQError for events) if a port is taken."""
+        http = web.AppRunner(
+            self.api.application(),
+            handler_cancellation=True,
+            access_log=None,
+            keepalive_timeout=KEEP_ALIVE_S,
+            shutdown_timeout=0.1,
+        )
+        await http.setup()
+        self._http = http
+        try:
+            if self.publisher is not None:
+                self.publisher.start()
+            site = web.TCPSite(http, self.options.host, self.options.port)
+            await site.start()
+        except OSError:
+            await self.stop()
+            raise
+        port = http.addresses[0][1]
+        self.url = f"http://{self.options.host}:{port}"
+
+    async def stop(self) -> None:
+        """Close everything at once; open requests are cut off."""
+        self.runner.stop()
+        if self._http is not None:
+            await self._http.cleanup()
+            self._http = None
+        if self.publisher is not None:
+            await self.publisher.stop()
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _context_length(self) -> int:
+        """What the model allows and the cache holds. Raises BadOptions."""
+        fits = self.cache.capacity * self.options.block_size
+        asked = self.options.max_model_len
+        if asked is None:
+            return min(self.renderer.model.max_length or DEFAULT_CONTEXT, fits)
+        if not 0 < asked <= fits:
+            raise BadOptions(f"--max-model-len {asked}: the cache holds {fits} tokens")
+        return asked
+
+    def _parts(self) -> Parts:
+        options, started = self.options, time.time()
+        root = options.model or DEMO_MODEL
+        models = Models(
+            options.served_model_name or (root,),
+            options.lora_modules,
+            root=str(self.renderer.model.path),
+            max_model_len=self.max_model_len,
+            created=int(started),
+        )
+        return Parts(
+            renderer=self.renderer,
+            planner=self._planner(models.main),
+            models=models,
+            runner=self.runner,
+            cache=self.cache,
+            publisher=self.publisher,
+            config=CacheConfig(
+                block_size=options.block_size,
+                num_gpu_blocks=options.blocks,
+                prefix_caching_hash_algo=options.hash_algo,
+            ),
+            service=Service(
+                runner=self.runner,
+                block_size=options.block_size,
+                fingerprint=_fingerprint(options),
+                tell_cached=options.prompt_tokens_details,
+            ),
+            executor=self._executor,
+            max_model_len=self.max_model_len,
+            started=started,
+            dev_mode=options.dev_mode,
+        )
+
+    def _planner(self, model: str) -> Planner:
+        answers = self.options.answers
+        author = Author(
+            self.renderer,
+            fixed=read_answers(Path(answers)) if answers is not None else (),
+        )
+        return Planner(
+            self.renderer, author, model=model, max_model_len=self.max_model_len
+        )
+
+
+def _fingerprint(options: SimOptions) -> str:
+    """`system_fingerprint`: the same for workers with the same options."""
+    content = msgspec.json.encode(options)
+    digest = hashlib.blake2b(content, digest_size=4).hexdigest()
+    return f"vllm-{VERSION}-{digest}"

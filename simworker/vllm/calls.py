@@ -1,0 +1,250 @@
+"""A chat or completions body, checked as vLLM checks it.
+
+Unknown fields are accepted and ignored. Rendering is not done here.
+"""
+
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from simworker.answers import Limits
+from simworker.vllm.errors import ApiError, bad_value, not_valid
+
+Body = dict[str, Any]
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One accepted request. `max_tokens` None: as many as the context leaves."""
+
+    body: Body
+    request_id: str
+    model: str | None
+    choices: int
+    max_tokens: int | None
+    stream: bool
+    include_usage: bool
+    continuous_usage: bool
+    return_token_ids: bool
+    logprobs: bool
+    seed: int
+    salt: str | None
+    prompt_ids: list[int] | None
+    read_cache: bool
+
+    def limits(self, room: int) -> Limits:
+        """What ends an answer when `room` tokens of the context are left."""
+        body = self.body
+        stop = body.get("stop") or ()
+        stop_ids = body.get("stop_token_ids") or ()
+        return Limits(
+            max_tokens=room if self.max_tokens is None else min(room, self.max_tokens),
+            ignore_eos=body.get("ignore_eos") is True,
+            stop=(stop,) if isinstance(stop, str) else tuple(filter(None, stop)),
+            stop_token_ids=tuple(stop_ids),
+            include_stop=body.get("include_stop_str_in_output") is True,
+        )
+
+
+async def read_body(request: web.Request) -> Body:
+    """The JSON object of a request. Raises ApiError as the engine would."""
+    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiError(
+            "1 validation error:\n  Unsupported Media Type: Only 'application/json' is "
+            "allowed",
+            kind="Bad Request",
+        )
+    value = _parsed(await request.read())
+    if not isinstance(value, dict):
+        message = "Input should be a valid dictionary or object to extract fields from"
+        raise not_valid("model_attributes_type", "body", message, value)
+    return value
+
+
+def _parsed(raw: bytes) -> object:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        # Python's parser decides, as in the engine: it takes NaN and the like.
+        pass
+    try:
+        return json.loads(raw)
+    except json.JSONDecodeError as error:
+        detail = f", 'ctx': {{'error': {error.msg!r}}}"
+        where = f"body.{error.pos}"
+        raise not_valid(
+            "json_invalid", where, "JSON decode error", {}, detail
+        ) from error
+    except (ValueError, RecursionError) as error:
+        message = "There was an error parsing the body"
+        raise ApiError(message, kind="Bad Request") from error
+
+
+def chat_call(body: Body, headers: Mapping[str, str], max_model_len: int) -> Call:
+    """Check a chat body. Raises ApiError."""
+    _check_messages(body)
+    limit = body.get("max_completion_tokens")
+    call = _call(
+        body, headers, "max_tokens" if limit is None else "max_completion_tokens"
+    )
+    _check_common(body, call, max_model_len)
+    if body.get("chat_template") is not None:
+        raise ApiError(
+            "Chat template is passed with request, but --trust-request-chat-template "
+            "is not set. Refused request with untrusted chat template."
+        )
+    _check_tools(body)
+    if body.get("top_logprobs") and not body.get("logprobs"):
+        message = "when using `top_logprobs`, `logprobs` must be set to true."
+        raise bad_value(message, "top_logprobs")
+    if not body["messages"] and call.prompt_ids is None:
+        raise ApiError("Cannot apply chat template to an empty conversation")
+    return call
+
+
+def completion_call(body: Body, headers: Mapping[str, str], max_model_len: int) -> Call:
+    """Check a completions body; 16 tokens unless it says otherwise. Raises ApiError."""
+    _check_prompt(body.get("prompt"))
+    call = _call({"max_tokens": 16, **body}, headers, "max_tokens")
+    _check_common(body, call, max_model_len)
+    return call
+
+
+def _call(body: Body, headers: Mapping[str, str], limit: str) -> Call:
+    request_id = headers.get("X-Request-Id") or body.get("request_id")
+    stream_options = _typed(body, "stream_options", dict) or {}
+    transfer = _typed(body, "kv_transfer_params", dict) or {}
+    return Call(
+        body=body,
+        request_id=str(request_id or secrets.token_hex(8)),
+        model=_typed(body, "model", str),
+        choices=_default(_typed(body, "n", int), 1),
+        max_tokens=_typed(body, limit, int),
+        stream=body.get("stream") is True,
+        include_usage=stream_options.get("include_usage") is True,
+        continuous_usage=stream_options.get("continuous_usage_stats") is True,
+        return_token_ids=body.get("return_token_ids") is True,
+        logprobs=body.get("logprobs") not in (None, False),
+        seed=_default(_typed(body, "seed", int), 0),
+        salt=_typed(body, "cache_salt", str),
+        prompt_ids=_forwarded_ids(transfer),
+        read_cache=body.get("prompt_logprobs") is None,
+    )
+
+
+_KINDS: dict[type, tuple[str, str]] = {
+    str: ("string_type", "Input should be a valid string"),
+    int: ("int_type", "Input should be a valid integer"),
+    dict: ("dict_type", "Input should be a valid dictionary"),
+}
+
+
+def _typed(body: Body, name: str, kind: type) -> Any:
+    value = body.get(name)
+    if value is None or (isinstance(value, kind) and not isinstance(value, bool)):
+        return value
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    code, message = _KINDS[kind]
+    raise not_valid(code, f"body.{name}", message, value)
+
+
+def _default(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _forwarded_ids(transfer: Mapping[str, object]) -> list[int] | None:
+    """Token ids that come with the request and replace rendering (vLLM >= 0.32)."""
+    if (value := transfer.get("prompt_token_ids")) is None:
+        return None
+    if not isinstance(value, list) or not value or not all(map(_is_id, value)):
+        message = (
+            "`kv_transfer_params['prompt_token_ids']` must be a non-empty list of "
+            "non-negative integers."
+        )
+        raise bad_value(message, "kv_transfer_params.prompt_token_ids")
+    return value
+
+
+def _is_id(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _check_messages(body: Body) -> None:
+    if "messages" not in body:
+        raise not_valid("missing", "body.messages", "Field required", body)
+    messages = body["messages"]
+    if not isinstance(messages, list):
+        message = "Input should be a valid list"
+        raise not_valid("list_type", "body.messages", message, messages)
+    for number, message in enumerate(messages):
+        where = f"body.messages.{number}"
+        if not isinstance(message, dict):
+            text = "Input should be a valid dictionary"
+            raise not_valid("dict_type", where, text, message)
+        if not isinstance(message.get("role"), str):
+            raise not_valid("missing", f"{where}.role", "Field required", message)
+        if message["role"] in ("user", "system", "developer"):
+            _check_content(message.get("content"), f"{where}.content")
+
+
+def _check_content(content: object, where: str) -> None:
+    if not isinstance(content, str | list):
+        text = "Input should be a valid string"
+        raise not_valid("string_type", where, text, content)
+
+
+def _check_prompt(prompt: object) -> None:
+    if prompt is None or prompt in ("", []):
+        message = "Either prompt or prompt_embeds must be provided and non-empty."
+        raise bad_value(message, "prompt")
+    if isinstance(prompt, str):
+        return
+    items = prompt if isinstance(prompt, list) else [prompt]
+    is_prompts = all(isinstance(item, str) for item in items) or all(
+        isinstance(item, list) and item and all(map(_is_id, item)) for item in items
+    )
+    if not isinstance(prompt, list) or not (is_prompts or all(map(_is_id, items))):
+        text = "Input should be a valid string"
+        raise not_valid("string_type", "body.prompt", text, prompt)
+
+
+def _check_common(body: Body, call: Call, max_model_len: int) -> None:
+    if call.salt == "":
+        message = "Parameter 'cache_salt' must be a non-empty string if provided."
+        raise bad_value(message, "cache_salt")
+    if body.get("stream_options") is not None and not call.stream:
+        message = "Stream options can only be defined when `stream=True`."
+        raise bad_value(message, "stream_options")
+    _check_numbers(body, call, max_model_len)
+
+
+def _check_numbers(body: Body, call: Call, max_model_len: int) -> None:
+    wanted = call.max_tokens
+    if wanted is not None and wanted < 1:
+        message = f"max_tokens must be at least 1, got {wanted}."
+        raise bad_value(message, "max_tokens", value=wanted)
+    if wanted is not None and wanted > max_model_len:
+        message = (
+            f"max_tokens={wanted} cannot be greater than "
+            f"max_model_len={max_model_len}. Please request fewer output tokens."
+        )
+        raise bad_value(message, "max_tokens", value=wanted)
+    if not 1 <= call.choices <= 128:
+        raise bad_value(f"n must be at least 1, got {call.choices}.", "n")
+    temperature = body.get("temperature")
+    if isinstance(temperature, int | float) and temperature < 0:
+        got = float(temperature)
+        message = f"temperature must be non-negative, got {got}."
+        raise bad_value(message, "temperature", value=got)
+
+
+def _check_tools(body: Body) -> None:
+    choice = body.get("tool_choice")
+    if choice not in (None, "none") and not body.get("tools"):
+        message = "When using `tool_choice`, `tools` must be set."
+        raise bad_value(message, "tool_choice")

@@ -1,0 +1,42 @@
+"""`/tokenize` and `/detokenize`: what a worker's rendering is probed with."""
+
+from render import Renderer
+from simworker.vllm.calls import Body
+from simworker.vllm.errors import not_valid
+from simworker.vllm.planning import Planner, token_list
+
+
+def tokenize(planner: Planner, body: Body, *, max_model_len: int) -> dict[str, object]:
+    """The answer to a prompt or to messages. Raises ApiError."""
+    if "messages" in body:
+        token_ids = token_list(planner.render_chat(body))
+    elif isinstance(body.get("prompt"), str):
+        (rendered,) = planner.render_completion(body)
+        token_ids = token_list(rendered)
+    else:
+        raise not_valid("missing", "body.prompt", "Field required", body)
+    strings = None
+    if body.get("return_token_strs") is True:
+        strings = planner.token_strings(token_ids)
+    return {
+        "count": len(token_ids),
+        "max_model_len": max_model_len,
+        "tokens": token_ids,
+        "token_strs": strings,
+    }
+
+
+def detokenize(renderer: Renderer, body: Body) -> dict[str, object]:
+    """The text of `tokens`, special tokens included. Raises ApiError."""
+    tokens = body.get("tokens")
+    if "tokens" not in body:
+        raise not_valid("missing", "body.tokens", "Field required", body)
+    if not isinstance(tokens, list):
+        text = "Input should be a valid list"
+        raise not_valid("list_type", "body.tokens", text, tokens)
+    for number, token in enumerate(tokens):
+        if type(token) is not int or not 0 <= token < 1 << 32:
+            text = "Input should be greater than or equal to 0"
+            where = f"body.tokens.{number}"
+            raise not_valid("greater_than_equal", where, text, token)
+    return {"prompt": renderer.detokenize(tokens, skip_special_tokens=False)}
