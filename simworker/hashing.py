@@ -52,7 +52,8 @@ def canonical_cbor(value: object) -> bytes:
             return _head(3, len(encoded)) + encoded
         case tuple():
             return _head(4, len(value)) + b"".join(map(canonical_cbor, value))
-    raise TypeError(f"no canonical form of {type(value).__name__}")
+        case _:
+            raise TypeError(f"no canonical form of {type(value).__name__}")
 
 
 _SERIALIZERS: dict[str, _Serializer] = {

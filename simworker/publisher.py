@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any
 
 import msgspec
 import zmq
@@ -49,8 +50,9 @@ class Publisher:
         self._topic = options.topic.encode()
         self._next_sequence = 0
         self._buffer: deque[tuple[int, bytes]] = deque(maxlen=options.buffer_batches)
-        self._context: zmq.asyncio.Context | None = None
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._socket: zmq.Socket[bytes] | None = None
+        self._router: zmq.asyncio.Socket | None = None
         self._replay: asyncio.Task[None] | None = None
         self.endpoint = ""
         self.listed_endpoint = ""
@@ -78,11 +80,11 @@ class Publisher:
     def start(self) -> None:
         """Bind the sockets; called on the event loop. Raises zmq.ZMQError."""
         options = self._options
-        self._context = zmq.asyncio.Context(io_threads=1)
+        self._context = zmq.Context()
         try:
-            self._socket = self._context.socket(zmq.PUB, socket_class=zmq.Socket)
-            self._socket.set(zmq.SNDHWM, options.high_water_mark)
-            port = _bind(self._socket, options.host, options.port)
+            socket = self._socket = self._context.socket(zmq.PUB)
+            socket.set(zmq.SNDHWM, options.high_water_mark)
+            port = _bind(socket, options.host, options.port)
             self.endpoint = f"tcp://{options.host}:{port}"
             # A chosen port is listed with its address, a given one as configured.
             self.listed_endpoint = f"tcp://*:{port}" if options.port else self.endpoint
@@ -92,8 +94,9 @@ class Publisher:
             self.close()
             raise
 
-    def _start_replay(self, context: zmq.asyncio.Context, port: int) -> None:
-        router = context.socket(zmq.ROUTER)
+    def _start_replay(self, context: zmq.Context[zmq.Socket[bytes]], port: int) -> None:
+        router = zmq.asyncio.Context(shadow=context).socket(zmq.ROUTER)
+        self._router = router
         router.set(zmq.SNDHWM, 2 * (self._options.buffer_batches + 1))
         chosen = _bind(router, self._options.host, port)
         self.replay_endpoint = f"tcp://{self._options.host}:{chosen}"
@@ -145,12 +148,15 @@ class Publisher:
 
     def close(self) -> None:
         """Close without waiting for anything."""
+        for socket in (self._router, self._socket):
+            if socket is not None:
+                socket.close(linger=0)
         if self._context is not None:
-            self._context.destroy(linger=0)
-        self._context = self._socket = None
+            self._context.term()
+        self._context = self._socket = self._router = None
 
 
-def _bind(socket: zmq.Socket[bytes], host: str, port: int) -> int:
+def _bind(socket: zmq.Socket[Any], host: str, port: int) -> int:
     """Bind as vLLM does: a given port on every address, a chosen one on `host`."""
     socket.set(zmq.LINGER, 0)
     if port:
