@@ -86,14 +86,18 @@ def paragraph(rng: Random, sentences: int) -> str:
     return " ".join(writers[number % 2](rng) for number in range(sentences))
 
 
-def question(rng: Random, sentences: int) -> str:
-    """What a customer writes: an opener, some findings with details, a question."""
+def question(rng: Random, sentences: int, *, opened: bool) -> str:
+    """What a customer writes: some findings with details, and a question.
+
+    `opened`: the chat is under way, so it begins with a word on the last answer.
+    """
     details = [
         f"{statement(rng)} The reference is {rng.choice('ABCDEFGH')}"
         f"{rng.randrange(10_000, 100_000)}."
         for _ in range(sentences)
     ]
-    return " ".join((rng.choice(_OPENERS), *details, rng.choice(_QUESTIONS)))
+    start = rng.choice(_OPENERS) if opened else "Hello, I need some help."
+    return " ".join((start, *details, rng.choice(_QUESTIONS)))
 
 
 def _capital(text: str) -> str:
