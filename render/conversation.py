@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from render.body import Json
 from render.errors import Unrenderable
-from render.messages import Json
 from render.template import ChatTemplate
 
 # What is looked for in the text to find where the final message ends.

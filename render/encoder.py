@@ -22,6 +22,11 @@ os.environ.setdefault("RAYON_NUM_THREADS", "1")
 
 from tokenizers import Tokenizer
 
+try:
+    import fastokens
+except ImportError:  # there is none for this platform
+    fastokens = None
+
 from kvindex.blocks import pack_ids, unpack_ids
 from render.errors import ModelNotFound, Unrenderable
 from render.segments import SegmentCache, safe_cuts
@@ -163,9 +168,8 @@ class _Fastokens:
     name = "fastokens"
 
     def __init__(self, file: Path, cache_bytes: int) -> None:
-        # Not on every platform, and not needed when it is not asked for.
-        import fastokens
-
+        if fastokens is None:
+            raise RustFailed("not installed")
         self._tokenizer = fastokens.Tokenizer.from_file(str(file))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()

@@ -13,11 +13,7 @@ from typing import Protocol
 import msgspec
 
 from kvindex.blocks import pack_ids
-from render.content_format import ContentFormat
-from render.conversation import Conversation
-from render.encoder import Encoder
-from render.errors import ModelNotFound, Unrenderable
-from render.messages import (
+from render.body import (
     ChatBody,
     CompletionBody,
     Truncation,
@@ -26,6 +22,10 @@ from render.messages import (
     read_completion,
     truncation,
 )
+from render.content_format import ContentFormat
+from render.conversation import Conversation
+from render.encoder import Encoder
+from render.errors import ModelNotFound, Unrenderable
 from render.model import Model, load_model
 from render.profiles import vllm
 from render.template import MAX_TEXT, ChatTemplates

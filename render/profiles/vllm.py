@@ -9,19 +9,15 @@ would refuse for other reasons (parsers, lengths, tool_choice) does not matter h
 import json
 from collections.abc import Iterator, Mapping
 
+from render.body import ChatBody, Json, flag, is_list_of_objects, mapping
 from render.content_format import ContentFormat
 from render.conversation import Conversation
 from render.errors import Unrenderable
 from render.messages import (
-    ChatBody,
-    Json,
     content_parts,
-    flag,
-    is_list_of_objects,
     is_media,
     is_reference,
     joined_text,
-    mapping,
     ordered,
     text_part,
 )
@@ -74,8 +70,10 @@ def prepare(
     """
     variables = _variables(body, defaults)
     tools = variables.pop("tools", None)
-    if tools is not None and not is_list_of_objects(tools):
-        raise Unrenderable("bad_field", "tools is not a list of objects")
+    documents = variables.pop("documents", None)
+    for name, value in (("tools", tools), ("documents", documents)):
+        if value is not None and not is_list_of_objects(value):
+            raise Unrenderable("bad_field", f"{name} is not a list of objects")
     template = templates.choose(tools=tools is not None, processor_first=tools is None)
     messages = _messages(body.messages, content_format or template.content_format)
     if not template.knows_developer:
@@ -89,7 +87,7 @@ def prepare(
         template=template,
         messages=messages,
         tools=tools,
-        documents=variables.pop("documents", None),
+        documents=documents,
         add_generation_prompt=variables.pop("add_generation_prompt"),
         continue_final_message=continues,
         variables={

@@ -1,0 +1,122 @@
+"""Request bodies as far as rendering reads them: decoded once, never changed.
+
+Which fields there are and how odd values are taken is common to the engines; what an
+engine makes of the messages is its profile's business.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeGuard, TypeVar
+
+import msgspec
+
+from render.errors import Unrenderable
+
+Json = dict[str, Any]
+
+
+class ChatBody(msgspec.Struct, frozen=True):
+    """The fields of a chat completion body that can reach the prompt."""
+
+    messages: Any = None
+    tools: Any = None
+    documents: Any = None
+    chat_template: Any = None
+    chat_template_kwargs: Any = None
+    add_generation_prompt: Any = None
+    continue_final_message: Any = None
+    reasoning_effort: Any = None
+    add_special_tokens: Any = None
+    truncate_prompt_tokens: Any = None
+    truncation_side: Any = None
+    kv_transfer_params: Any = None
+
+
+class CompletionBody(msgspec.Struct, frozen=True):
+    """The fields of a completion body that can reach the prompt."""
+
+    prompt: Any = None
+    prompt_embeds: Any = None
+    add_special_tokens: Any = None
+    truncate_prompt_tokens: Any = None
+    truncation_side: Any = None
+
+
+class Truncation(msgspec.Struct, frozen=True, kw_only=True):
+    """Keep so many tokens of the prompt: the last ones, or the first (`keep_first`)."""
+
+    tokens: int
+    keep_first: bool
+
+
+Body = TypeVar("Body", ChatBody, CompletionBody)
+
+
+def read_chat(body: bytes | Mapping[str, object]) -> ChatBody:
+    """Decode a chat body; raises Unrenderable("bad_json")."""
+    return _read(body, ChatBody)
+
+
+def read_completion(body: bytes | Mapping[str, object]) -> CompletionBody:
+    """Decode a completion body; raises Unrenderable("bad_json")."""
+    return _read(body, CompletionBody)
+
+
+def _read(body: bytes | Mapping[str, object], type_: type[Body]) -> Body:
+    try:
+        if isinstance(body, Mapping):
+            return msgspec.convert(dict(body), type_)
+        return msgspec.json.decode(body, type=type_)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise Unrenderable("bad_json", str(error)) from error
+
+
+FLAGS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "off", "0"), False),
+}
+
+
+def flag(value: object, name: str, *, default: bool) -> bool:
+    """A boolean field, as leniently read as pydantic does; None is the default."""
+    if value is None:
+        return default
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int | float) and value in (0, 1):
+        return bool(value)
+    if isinstance(value, str) and value.lower() in FLAGS:
+        return FLAGS[value.lower()]
+    raise Unrenderable("bad_field", f"{name} is not a boolean")
+
+
+def mapping(value: object, name: str) -> Json:
+    """A field that is an object; None is an empty one."""
+    if value is None:
+        return {}
+    if isinstance(value, dict):
+        return value
+    raise Unrenderable("bad_field", f"{name} is not an object")
+
+
+def truncation(body: ChatBody | CompletionBody) -> Truncation | None:
+    """`truncate_prompt_tokens` and `truncation_side`.
+
+    -1 ("what fits the model") is no truncation here: only the worker knows what fits,
+    and a prompt that fits is not changed by it.
+    """
+    tokens = body.truncate_prompt_tokens
+    side = body.truncation_side
+    if side not in (None, "left", "right"):
+        raise Unrenderable("bad_field", "truncation_side is neither left nor right")
+    if tokens is None:
+        return None
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < -1:
+        raise Unrenderable("bad_field", "truncate_prompt_tokens is not a count")
+    if tokens == -1:
+        return None
+    return Truncation(tokens=tokens, keep_first=side == "right")
+
+
+def is_list_of_objects(value: object) -> TypeGuard[list[Json]]:
+    """Whether a value is a list of JSON objects, an empty one too."""
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
