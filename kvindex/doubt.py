@@ -1,0 +1,81 @@
+"""When what one feed's index holds may be stale: from the first suspicion to its end.
+
+Blocks in doubt weigh half. The doubt ends when the connection turns out to have missed
+nothing, when each block was stored again, confirmed or dropped, or when the cache was
+emptied; those left after `ttl_s` are dropped in slices.
+"""
+
+from collections.abc import Callable
+
+from kvindex.intake import Intake
+from kvindex.standing import FeedState, Standing
+
+SLICE = 4_096
+"""Blocks that one `tick` walks at most: a few milliseconds."""
+
+
+class Doubt:
+    """The doubt of one feed. `lost` while its connection is."""
+
+    def __init__(
+        self,
+        *,
+        standing: Standing,
+        intake: Intake,
+        clock: Callable[[], float],
+        ttl_s: float,
+    ) -> None:
+        self.lost = False
+        self._standing = standing
+        self._intake = intake
+        self._clock = clock
+        self._ttl_s = ttl_s
+        self._unharmed = True
+        self._since = clock()
+        self._holes_seen = 0
+
+    def missed(self, reason: str) -> None:
+        """Something was missed: what is held may be stale, and is not all."""
+        self.suspend(FeedState.DEGRADED, reason)
+        self._unharmed = False
+        self._standing.incomplete(reason)
+
+    def suspend(self, state: FeedState, reason: str) -> None:
+        """Something may have been missed; the next batch will say."""
+        if self._standing.state not in (FeedState.DEGRADED, FeedState.SILENT):
+            self._unharmed = True
+        self._since = self._clock()
+        if self._intake.holder:
+            self._intake.holder.suspect()
+        self._standing.become(state, reason)
+
+    def resume(self) -> None:
+        """The next batch follows on: nothing was missed since `suspend`."""
+        if not self._unharmed:
+            self._standing.become(FeedState.DEGRADED, "missed batches")
+            return
+        if self._intake.holder:
+            self._intake.holder.trust()
+        reason = "" if self._standing.complete else "not all blocks are indexed"
+        self._standing.become(FeedState.LIVE, reason)
+
+    def tick(self) -> None:
+        """Look for holes, drop what is overdue, end a doubt about nothing."""
+        holder = self._intake.holder
+        if holder is None:
+            return
+        owner = holder.shelf.owner
+        if owner.holes != self._holes_seen:
+            self._holes_seen = owner.holes
+            self.missed("holes in the held prefixes")
+        if owner.suspect_blocks and self._clock() - self._since >= self._ttl_s:
+            holder.shelf.index.settle(owner)
+            self._unharmed = False
+            self._standing.incomplete("blocks in doubt were dropped")
+        if owner.settling or not owner.suspect_blocks:
+            holder.settle(SLICE)
+        if not owner.suspect_blocks and not self.lost:
+            holder.trust()
+            if self._standing.state is FeedState.DEGRADED:
+                self._standing.become(FeedState.LIVE, "not all blocks are indexed")
+        holder.tidy(SLICE)

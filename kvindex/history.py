@@ -1,0 +1,144 @@
+"""Blocks of requests sent to one owner: a guess at its cache.
+
+The stand-in until events speak, or instead of them. An LRU in which a request's blocks
+always count from block 0 and the deepest go first, as engines free them.
+
+Theory of operation. A request is noted as one run, the sequence of its block hashes;
+each block points to the last run that touched it. Runs wait in line; the oldest gives
+up its deepest blocks first, unless a later run has touched them. How far a prompt
+follows a run is found by bisection, for hashes are chained.
+
+Not here: whether the guess counts (`knowledge.py`).
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+
+STRIKES = 2
+"""A request that finds less than guessed has itself just filled the gap: the guess is
+right again. After two in a row without a confirmation the worker does not keep them."""
+
+_OVERLAP = 4
+
+
+class _Run:
+    """One request's blocks; those before `end` are still in the line."""
+
+    __slots__ = ("end", "hashes", "spoken_at")
+
+    def __init__(self, hashes: Sequence[int]) -> None:
+        self.hashes = hashes
+        self.end = len(hashes)
+        self.spoken_at = math.inf
+
+    def follows(self, hashes: Sequence[int], start: int) -> int:
+        """How many leading blocks of `hashes` are this run's; at least `start`."""
+        low, high = start, min(self.end, len(hashes))
+        while low < high:
+            middle = (low + high + 1) >> 1
+            if self.hashes[middle - 1] == hashes[middle - 1]:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+class History:
+    """The last `capacity_blocks` blocks sent to one owner."""
+
+    def __init__(self, *, capacity_blocks: int, clock: Callable[[], float]) -> None:
+        self.capacity_blocks = capacity_blocks
+        self._clock = clock
+        self._runs: deque[_Run] = deque()
+        self._run_of: dict[int, _Run] = {}
+        self._strikes: dict[int, int] = {}
+        self._in_line = 0
+
+    def __len__(self) -> int:
+        """Blocks noted."""
+        return len(self._run_of)
+
+    def sent(self, hashes: Sequence[int]) -> None:
+        """A request with these blocks, from block 0 on, is sent to the owner now.
+
+        `hashes` is kept; do not change it afterwards.
+        """
+        run = _Run(hashes[: self.capacity_blocks])
+        if not run.end:
+            return
+        for block_hash in run.hashes:
+            self._run_of[block_hash] = run
+        self._runs.append(run)
+        self._in_line += run.end
+        self._evict()
+
+    def _evict(self) -> None:
+        """Back to the bound, of blocks and of the line (many runs share blocks)."""
+        while (
+            len(self._run_of) > self.capacity_blocks
+            or self._in_line > _OVERLAP * self.capacity_blocks
+        ):
+            oldest = self._runs[0]
+            oldest.end -= 1
+            self._in_line -= 1
+            block_hash = oldest.hashes[oldest.end]
+            if self._run_of.get(block_hash) is oldest:
+                del self._run_of[block_hash]
+                self._strikes.pop(block_hash, None)
+            if not oldest.end:
+                self._runs.popleft()
+
+    def spoken_for(self, hashes: Sequence[int], after_s: float) -> None:
+        """Events tell of this request's blocks from `after_s` seconds from now on.
+
+        Nothing where a later, longer request has touched its last block: its own blocks
+        are then that request's as well, and wait for it.
+        """
+        run = self._run_of.get(hashes[-1]) if hashes else None
+        if run is not None and len(run.hashes) == len(hashes):
+            run.spoken_at = min(run.spoken_at, self._clock() + after_s)
+
+    def held(self, hashes: Sequence[int], *, live: bool, start: int = 0) -> int:
+        """Leading blocks taken as held, given that the first `start` are.
+
+        `live`: only blocks that events cannot have told of yet.
+        """
+        now = self._clock()
+        blocks = start
+        while blocks < len(hashes):
+            run = self._run_of.get(hashes[blocks])
+            if run is None or (live and run.spoken_at <= now):
+                break
+            blocks = max(run.follows(hashes, blocks), blocks + 1)
+        if self._strikes:
+            blocks = self._to_first_struck(hashes, start, blocks)
+        return blocks
+
+    def _to_first_struck(self, hashes: Sequence[int], start: int, blocks: int) -> int:
+        for position in range(start, blocks):
+            if self._strikes.get(hashes[position], 0) >= STRIKES:
+                return position
+        return blocks
+
+    def delivered(
+        self, hashes: Sequence[int], delivered_blocks: int, guessed_blocks: int
+    ) -> None:
+        """The worker found `delivered_blocks` of these cached, we guessed so many.
+
+        What it found is confirmed; what it lacked of the guess is contradicted, and
+        stops to count after `STRIKES` contradictions without a confirmation.
+        """
+        if self._strikes:
+            for block_hash in hashes[:delivered_blocks]:
+                self._strikes.pop(block_hash, None)
+        for block_hash in hashes[delivered_blocks:guessed_blocks]:
+            if block_hash in self._run_of:
+                self._strikes[block_hash] = self._strikes.get(block_hash, 0) + 1
+
+    def clear(self) -> None:
+        """The owner's cache is empty."""
+        self._runs.clear()
+        self._run_of.clear()
+        self._strikes.clear()
+        self._in_line = 0

@@ -1,0 +1,270 @@
+"""One owner's blocks by engine hash, and what its events do to the index.
+
+Theory of operation. An engine hash is only a name: removals and parents are given by
+it. Per (group, medium) a map leads from it to the own hash; extra copies are counted
+where there are any.
+
+- A block stored N times needs N removals: engines keep physical copies of one block and
+  announce each. But an engine asked to report in full announces blocks again that it
+  reuses, unmarked. It does so from the root, one event over all reused blocks; a copy
+  comes from the root only as a lone block 0 (a prompt of one block exactly), since any
+  longer prompt reuses what is there. So a known block in an event of several blocks
+  without parent is taken as announced again and adds no copy. Where that is wrong
+  (requests that skip the cache) a hit is hidden, and nothing stale is kept.
+- In doubt (a batch was missed) the maps become the *previous* ones, looked at second.
+  What is stored again moves over with one copy. `settle` walks what is left.
+- Of several groups only those of full attention count; the first of them to lose a
+  block ends its residency, for a hit needs it in all.
+
+Not here: when a feed is in doubt (`feed.py`).
+"""
+
+from collections.abc import Sequence
+
+from kvindex.blocks import Namespace, chain
+from kvindex.counters import Counters, count
+from kvindex.engine_blocks import MAPS, EngineBlocks, key_of
+from kvindex.events import BlockRemoved, BlockStored, EngineHash, take_apart
+from kvindex.orphans import HolderKey, Orphans
+from kvindex.shelf import Shelf
+
+_SMALL = 256
+
+
+class Holder:
+    """The blocks of one owner; `page_size` tokens each, as the engine cuts them."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        page_size: int,
+        shelf: Shelf,
+        counters: Counters,
+        orphan_blocks: int,
+    ) -> None:
+        self.page_size = page_size
+        self.shelf = shelf
+        self.incomplete = False
+        self.orphans = Orphans(orphan_blocks)
+        self._model = model
+        self._counters = counters
+        self._maps: dict[HolderKey, EngineBlocks] = {}
+        self._waste: list[dict[EngineHash, int]] = []
+
+    def stored(self, event: BlockStored) -> None:
+        """Index the blocks of an event that `refusal` lets pass."""
+        key = key_of(event)
+        blocks = self._map(key)
+        if blocks is None:
+            self._reject("media")
+            return
+        try:
+            keys = take_apart(event, self._model)
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            self._reject("extra_keys")
+            return
+        parent = self._parent(blocks, event, keys.namespace)
+        if parent is None:
+            self._counters.orphans += len(event.hashes)
+            self._counters.orphans_dropped += self.orphans.add(key, event, keys.media)
+            self.incomplete = True
+            return
+        own = chain(event.token_ids, self.page_size, parent, keys.media)
+        self.shelf.prepare(parent, own, event.token_ids, keys.media)
+        announced = event.parent is None and len(own) > 1
+        noted = self._note(blocks, event.hashes, own, announced=announced)
+        if self.orphans:
+            self._adopt(list(zip(event.hashes[:noted], own, strict=False)))
+
+    def _reject(self, reason: str) -> None:
+        count(self._counters.rejected, reason)
+        self.incomplete = True
+
+    def _map(self, key: HolderKey) -> EngineBlocks | None:
+        if key not in self._maps:
+            if len(self._maps) >= MAPS:
+                return None
+            _, medium, remote = key
+            on_gpu = medium.upper() == "GPU" and not remote
+            self._maps[key] = EngineBlocks(on_gpu=on_gpu)
+        return self._maps[key]
+
+    def _parent(
+        self, blocks: EngineBlocks, event: BlockStored, namespace: Namespace
+    ) -> int | None:
+        """The own hash that the event's first block follows, None if unknown."""
+        if event.parent is None:
+            return namespace.root()
+        for candidate in (blocks, *self._maps.values()):
+            own = candidate.find(event.parent)
+            if own is not None:
+                return own
+        return None
+
+    def _note(
+        self,
+        blocks: EngineBlocks,
+        hashes: Sequence[EngineHash],
+        own: Sequence[int],
+        *,
+        announced: bool,
+    ) -> int:
+        """Store a run; how many blocks of it the bound let in."""
+        if blocks.knows_none(hashes):
+            noted, again = self.shelf.store_run(own, on_gpu=blocks.on_gpu)
+            blocks.own.update(zip(hashes[:noted], own, strict=False))
+            if again:
+                self._share(blocks, dict(zip(own, hashes, strict=True)), again)
+        else:
+            noted = 0
+            for engine_hash, block_hash in zip(hashes, own, strict=True):
+                if not self._note_one(blocks, engine_hash, block_hash, announced):
+                    break
+                noted += 1
+        self._counters.stored += noted
+        if noted < len(hashes):
+            self._counters.refused += len(hashes) - noted
+            self.incomplete = True
+        return noted
+
+    def _note_one(
+        self, blocks: EngineBlocks, engine_hash: EngineHash, own: int, announced: bool
+    ) -> bool:
+        known = blocks.find(engine_hash)
+        if known is not None and known != own:  # one name for two contents
+            blocks.copies.pop(engine_hash, None)
+            self._drop(blocks, engine_hash)
+        noted, again = self.shelf.store_run((own,), on_gpu=blocks.on_gpu)
+        if not noted:
+            return False
+        if engine_hash in blocks.own:
+            if not announced:
+                blocks.copies[engine_hash] = blocks.copies.get(engine_hash, 0) + 1
+            return True
+        in_doubt = blocks.previous.pop(engine_hash, None) is not None
+        blocks.own[engine_hash] = own
+        if again and not in_doubt:
+            self._share(blocks, {own: engine_hash}, again)
+        return True
+
+    def _share(
+        self, blocks: EngineBlocks, names: dict[int, EngineHash], again: list[int]
+    ) -> None:
+        """Blocks that the owner held already, under another engine hash."""
+        for own in again:
+            if self._elsewhere(blocks, names[own]) is None:
+                blocks.shared[own] = blocks.shared.get(own, 0) + 1
+
+    def _elsewhere(
+        self, blocks: EngineBlocks, engine_hash: EngineHash
+    ) -> EngineBlocks | None:
+        """Another map of the same medium class that holds this engine hash."""
+        for other in self._maps.values():
+            alike = other is not blocks and other.on_gpu == blocks.on_gpu
+            if alike and other.find(engine_hash) is not None:
+                return other
+        return None
+
+    def _adopt(self, arrived: list[tuple[EngineHash, int]]) -> None:
+        """Index the orphans that descend from blocks just noted."""
+        while arrived:
+            parent_name, parent = arrived.pop()
+            for key, engine_hash, orphan in self.orphans.adopt(parent_name):
+                media = {0: orphan.media} if orphan.media else {}
+                own = chain(orphan.token_ids, self.page_size, parent, media)
+                self.shelf.prepare(parent, own, orphan.token_ids, media)
+                blocks = self._maps[key]
+                if self._note(blocks, (engine_hash,), own, announced=False):
+                    if orphan.copies > 1:
+                        blocks.copies[engine_hash] = orphan.copies - 1
+                    arrived.append((engine_hash, own[0]))
+
+    def removed(self, event: BlockRemoved) -> None:
+        """Drop one copy of each block; those never indexed are ignored."""
+        key = key_of(event)
+        blocks = self._maps.get(key)
+        for engine_hash in event.hashes:
+            if blocks is None or blocks.find(engine_hash) is None:
+                self.orphans.remove(key, engine_hash)
+                continue
+            self._counters.removed += 1
+            copies = blocks.copies.get(engine_hash, 0)
+            if copies > 1:
+                blocks.copies[engine_hash] = copies - 1
+            elif copies:
+                del blocks.copies[engine_hash]
+            else:
+                self._drop(blocks, engine_hash)
+
+    def _drop(self, blocks: EngineBlocks, engine_hash: EngineHash) -> None:
+        own = blocks.own.pop(engine_hash, None)
+        if own is None:
+            own = blocks.previous.pop(engine_hash)
+        shared = blocks.shared.get(own, 0)
+        if shared > 1:
+            blocks.shared[own] = shared - 1
+        elif shared:
+            del blocks.shared[own]
+        elif blocks.on_gpu or self._elsewhere(blocks, engine_hash) is None:
+            self.shelf.remove(own, on_gpu=blocks.on_gpu)
+
+    def suspect(self) -> None:
+        """A batch was missed: all that is held is in doubt."""
+        for blocks in self._maps.values():
+            blocks.doubt()
+        self.orphans.clear()
+        self.shelf.index.suspect(self.shelf.owner)
+
+    def trust(self) -> None:
+        """Nothing is in doubt any more."""
+        self.shelf.index.trust(self.shelf.owner)
+
+    def settle(self, budget: int) -> int:
+        """Walk blocks from before the doubt; how many of `budget` are left.
+
+        Those still in doubt are dropped, the others kept. Call `settle` of the index
+        first where doubt is to end in dropping.
+        """
+        for blocks in self._maps.values():
+            while blocks.previous and budget:
+                budget -= 1
+                engine_hash, own = blocks.previous.popitem()
+                if not self.shelf.drop_suspect(own):
+                    blocks.own.setdefault(engine_hash, own)
+        return budget
+
+    def confirm(self, hashes: Sequence[int], delivered_blocks: int) -> None:
+        """The worker found `delivered_blocks` of these cached, and no more."""
+        index, owner = self.shelf.index, self.shelf.owner
+        index.confirm(owner, hashes[:delivered_blocks])
+        for block_hash in hashes[delivered_blocks:]:
+            index.drop_suspect(owner, block_hash)
+
+    def clear(self) -> None:
+        """Nothing is held any more; memory is given back by `tidy`."""
+        if self.shelf.owner.blocks <= _SMALL:  # saves the index a sweep
+            for blocks in self._maps.values():
+                for own in (*blocks.own.values(), *blocks.previous.values()):
+                    self.shelf.remove(own, on_gpu=blocks.on_gpu)
+        for blocks in self._maps.values():
+            self._waste += [blocks.own, blocks.previous]
+        self._maps = {}
+        self.incomplete = False
+        self.orphans.clear()
+        self.shelf.clear()
+
+    def retire(self) -> None:
+        """The owner is gone."""
+        self.shelf.index.retire(self.shelf.owner)
+
+    def tidy(self, budget: int) -> None:
+        """Free about `budget` entries of maps that are no longer used."""
+        while self._waste and budget:
+            waste = self._waste[-1]
+            for _ in range(min(budget, len(waste))):
+                waste.popitem()
+            if waste:
+                return
+            self._waste.pop()
+            budget -= 1

@@ -1,0 +1,184 @@
+"""What is known of one (worker, rank)'s cache: its feed and its history, combined.
+
+The index counts in full while the feed is live; blocks in doubt weigh half, those off
+the GPU `offload_weight`. History counts in full, too: for a live and complete feed only
+until events have spoken, else until it is evicted or contradicted. The longest run that
+either holds is taken as held.
+
+Not here: cost and choice.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+
+import msgspec
+
+from kvindex.feed import Feed, FeedSettings
+from kvindex.history import History
+from kvindex.index import Indexes, PrefixIndex
+from kvindex.owner import NOTHING_HELD, Held
+from kvindex.standing import FeedState
+
+SPOKEN_AFTER_S = 5.0
+"""Events have told of a request's blocks so long after its first token."""
+OFFLOAD_WEIGHT = 0.5
+SUSPECT_WEIGHT = 0.5
+_IN_FLIGHT = 16_384
+
+
+class Credit(msgspec.Struct, frozen=True, kw_only=True):
+    """Leading blocks of a prompt taken as held by one owner.
+
+    `held_blocks` by the index in any medium, `gpu_blocks` of them on GPU,
+    `suspect_blocks` of them in doubt; `history_blocks` by history alone. `blocks` is
+    the longest run of either, each block in full; `weighted` the same with less for
+    what is offloaded or in doubt, for the cost.
+    """
+
+    held_blocks: int = 0
+    gpu_blocks: int = 0
+    suspect_blocks: int = 0
+    history_blocks: int = 0
+    blocks: int = 0
+    weighted: float = 0.0
+
+
+NO_CREDIT = Credit()
+
+
+class Knowledge:
+    """What is known of one (worker, rank)'s cache."""
+
+    def __init__(
+        self, *, feed: Feed, history: History, clock: Callable[[], float]
+    ) -> None:
+        """Give the feed `history.clear` as `on_restart`, or use `open`."""
+        self.feed = feed
+        self.history = history
+        self._clock = clock
+        self._sent_at: OrderedDict[int, float] = OrderedDict()
+
+    @classmethod
+    def open(
+        cls,
+        *,
+        model: str,
+        indexes: Indexes,
+        key: Hashable,
+        clock: Callable[[], float],
+        capacity_blocks: int,
+        settings: FeedSettings | None = None,
+        block_size: int | None = None,
+        has_source: bool = True,
+        on_change: Callable[[Feed], None] | None = None,
+    ) -> "Knowledge":
+        """A feed and a history that belong together."""
+        history = History(capacity_blocks=capacity_blocks, clock=clock)
+        feed = Feed(
+            model=model,
+            indexes=indexes,
+            key=key,
+            clock=clock,
+            settings=settings,
+            block_size=block_size,
+            has_source=has_source,
+            on_change=on_change,
+            on_restart=history.clear,
+        )
+        return cls(feed=feed, history=history, clock=clock)
+
+    def sent(self, hashes: Sequence[int]) -> None:
+        """A request with these matchable blocks is sent to the owner now."""
+        self.history.sent(hashes)
+        if hashes:
+            self._sent_at.setdefault(hashes[-1], self._clock())
+            if len(self._sent_at) > _IN_FLIGHT:
+                self._sent_at.popitem(last=False)
+
+    def first_token(self, hashes: Sequence[int]) -> None:
+        """The request's prompt is computed: its events are on their way."""
+        self.history.spoken_for(hashes, SPOKEN_AFTER_S)
+
+    def ended(
+        self,
+        hashes: Sequence[int],
+        *,
+        streamed: bool,
+        delivered_blocks: int | None,
+        predicted_blocks: int,
+        answered: bool = True,
+    ) -> None:
+        """The request is over; `delivered_blocks` is None where none was reported.
+
+        `answered` is False where the worker may never have computed the prompt.
+        """
+        sent_at = self._sent_at.pop(hashes[-1], None) if hashes else None
+        if not answered:
+            return
+        if not streamed:
+            self.history.spoken_for(hashes, SPOKEN_AFTER_S)
+        known = predicted_blocks if delivered_blocks is None else delivered_blocks
+        self.feed.request_ended(stores_new_block=known < len(hashes), sent_at=sent_at)
+        if delivered_blocks is not None:
+            self.feed.confirmed(hashes, delivered_blocks)
+            self.history.delivered(hashes, delivered_blocks, predicted_blocks)
+
+    def credit(
+        self, hashes: Sequence[int], held: Held, offload_weight: float = OFFLOAD_WEIGHT
+    ) -> Credit:
+        """Combine what the index says is held with history."""
+        feed = self.feed
+        live = feed.state is FeedState.LIVE and feed.complete
+        past = self.history.held(hashes, live=live)
+        blocks = max(past, held.blocks)
+        if held.blocks > past:  # history may go on where the index ends
+            blocks = self.history.held(hashes, live=live, start=held.blocks)
+        if not blocks:
+            return NO_CREDIT
+        weighted = float(blocks)
+        if held.blocks > past:
+            weighted -= _deduction(held, past, offload_weight)
+        return Credit(
+            held_blocks=held.blocks,
+            gpu_blocks=held.gpu_blocks,
+            suspect_blocks=held.suspect_blocks,
+            history_blocks=past,
+            blocks=blocks,
+            weighted=weighted,
+        )
+
+
+def _deduction(held: Held, start: int, offload_weight: float) -> float:
+    """What blocks from `start` on weigh less for being offloaded or in doubt."""
+    offloaded = held.blocks - max(held.gpu_blocks, start)
+    deduction = offloaded * (1 - offload_weight)
+    for position in held.suspects:
+        if position >= start:
+            weight = 1.0 if position < held.gpu_blocks else offload_weight
+            deduction += weight * (1 - SUSPECT_WEIGHT)
+    return deduction
+
+
+def credits(
+    knowledges: Sequence[Knowledge],
+    hashes: Sequence[int],
+    *,
+    offload_weight: float = OFFLOAD_WEIGHT,
+) -> list[Credit]:
+    """What each owner is taken to hold of a prompt's matchable blocks, in order.
+
+    All owners whose blocks are in one index are matched at once. The hashes must be of
+    the owners' block size.
+    """
+    by_index: dict[int, tuple[PrefixIndex, list[int]]] = {}
+    for position, knowledge in enumerate(knowledges):
+        index = knowledge.feed.index
+        if index is not None:
+            by_index.setdefault(id(index), (index, []))[1].append(position)
+    held = [NOTHING_HELD] * len(knowledges)
+    for index, positions in by_index.values():
+        owners = [o for p in positions if (o := knowledges[p].feed.owner) is not None]
+        for position, found in zip(positions, index.match(hashes, owners), strict=True):
+            held[position] = found
+    pairs = zip(knowledges, held, strict=True)
+    return [k.credit(hashes, found, offload_weight) for k, found in pairs]

@@ -1,0 +1,86 @@
+"""Stored blocks whose parent is unknown: kept until it arrives, within a bound.
+
+A parent is unknown after a late join, a lost batch, or a refusal at the memory bound.
+Without it a block's own hash cannot be computed, so it is not in the index.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+import msgspec
+
+from kvindex.blocks import ID_BYTES
+from kvindex.events import BlockStored, EngineHash
+
+HolderKey = tuple[int, str, bool]
+"""(group, medium, remote): which of an owner's block maps."""
+
+
+class Orphan(msgspec.Struct):
+    """One block: its ids (u32 little-endian), its media key, and how many copies."""
+
+    parent: EngineHash
+    token_ids: bytes
+    media: bytes | None
+    copies: int = 1
+
+
+class Orphans:
+    """The orphans of one owner, at most `limit_blocks`; the oldest are dropped."""
+
+    def __init__(self, limit_blocks: int) -> None:
+        self._limit = limit_blocks
+        self._blocks: OrderedDict[tuple[HolderKey, EngineHash], Orphan] = OrderedDict()
+        self._children: dict[EngineHash, set[tuple[HolderKey, EngineHash]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def add(self, key: HolderKey, event: BlockStored, media: dict[int, bytes]) -> int:
+        """Keep the blocks of an event; how many orphans that pushed out."""
+        parent = event.parent
+        stride = event.block_size * ID_BYTES
+        for position, engine_hash in enumerate(event.hashes):
+            token_ids = event.token_ids[position * stride : (position + 1) * stride]
+            known = self._blocks.get((key, engine_hash))
+            if known is not None:
+                known.copies += 1
+            elif parent is not None:
+                orphan = Orphan(parent, token_ids, media.get(position))
+                self._blocks[key, engine_hash] = orphan
+                self._children.setdefault(parent, set()).add((key, engine_hash))
+            parent = engine_hash
+        dropped = 0
+        while len(self._blocks) > self._limit:
+            name, orphan = self._blocks.popitem(last=False)
+            self._leave(orphan.parent, name)
+            dropped += 1
+        return dropped
+
+    def remove(self, key: HolderKey, engine_hash: EngineHash) -> None:
+        """A copy of this block is gone; nothing if it is no orphan."""
+        orphan = self._blocks.get((key, engine_hash))
+        if orphan is None:
+            return
+        orphan.copies -= 1
+        if not orphan.copies:
+            del self._blocks[key, engine_hash]
+            self._leave(orphan.parent, (key, engine_hash))
+
+    def _leave(self, parent: EngineHash, name: tuple[HolderKey, EngineHash]) -> None:
+        children = self._children[parent]
+        children.discard(name)
+        if not children:
+            del self._children[parent]
+
+    def adopt(
+        self, parent: EngineHash
+    ) -> Iterator[tuple[HolderKey, EngineHash, Orphan]]:
+        """Take out the children of a block that has arrived."""
+        for name in self._children.pop(parent, ()):
+            yield *name, self._blocks.pop(name)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._blocks.clear()
+        self._children.clear()

@@ -1,0 +1,80 @@
+"""Where an owner's blocks go in the index: as they are, or collected from pages.
+
+A `Shelf` is what a `Holder` writes to. `BlockShelf` is for engines whose blocks are
+indexed as they are, `pages.PageShelf` for those that cut smaller ones.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Protocol
+
+from kvindex.index import Indexes, PrefixIndex
+from kvindex.owner import Owner
+
+
+class Shelf(Protocol):
+    """Own hashes of an engine's blocks in, index changes out."""
+
+    index: PrefixIndex
+    owner: Owner
+
+    def prepare(
+        self,
+        parent: int,
+        own: Sequence[int],
+        token_ids: bytes,
+        media: Mapping[int, bytes],
+    ) -> None:
+        """Say what the blocks of the next `store_run` are made of."""
+
+    def store_run(self, own: Sequence[int], *, on_gpu: bool) -> tuple[int, list[int]]:
+        """As `PrefixIndex.store_run`."""
+        ...
+
+    def remove(self, own: int, *, on_gpu: bool) -> None:
+        """As `PrefixIndex.remove`."""
+
+    def drop_suspect(self, own: int) -> bool:
+        """As `PrefixIndex.drop_suspect`."""
+        ...
+
+    def clear(self) -> None:
+        """As `PrefixIndex.clear`."""
+
+
+class BlockShelf:
+    """Blocks go to the index as the engine cuts them."""
+
+    def __init__(self, index: PrefixIndex, owner: Owner) -> None:
+        self.index = index
+        self.owner = owner
+
+    def prepare(
+        self,
+        parent: int,
+        own: Sequence[int],
+        token_ids: bytes,
+        media: Mapping[int, bytes],
+    ) -> None:
+        """Nothing to prepare."""
+
+    def store_run(self, own: Sequence[int], *, on_gpu: bool) -> tuple[int, list[int]]:
+        """Note consecutive blocks, up to the first that is refused."""
+        return self.index.store_run(self.owner, own, on_gpu=on_gpu)
+
+    def remove(self, own: int, *, on_gpu: bool) -> None:
+        """The block is gone from this medium."""
+        self.index.remove(self.owner, own, on_gpu=on_gpu)
+
+    def drop_suspect(self, own: int) -> bool:
+        """Drop the block if it is in doubt; True where it is not held now."""
+        return self.index.drop_suspect(self.owner, own)
+
+    def clear(self) -> None:
+        """Nothing is held any more."""
+        self.index.clear(self.owner)
+
+
+def shelf_for(indexes: Indexes, model: str, key: Hashable, page_size: int) -> Shelf:
+    """A new owner's shelf in the index of its model and block size."""
+    index = indexes.get(model, page_size)
+    return BlockShelf(index, index.add_owner(key))

@@ -1,0 +1,67 @@
+"""How far a feed can be trusted: its state, the reason, since when, and completeness.
+
+Not here: what changes it (`feed.py`).
+"""
+
+import logging
+from collections.abc import Callable, Hashable
+from enum import StrEnum
+
+log = logging.getLogger(__name__)
+
+
+class FeedState(StrEnum):
+    """`replaying` is for a feed that recovers missed batches."""
+
+    ESTIMATED = "estimated"
+    LIVE = "live"
+    REPLAYING = "replaying"
+    DEGRADED = "degraded"
+    SILENT = "silent"
+
+
+_BAD = (FeedState.DEGRADED, FeedState.SILENT)
+
+
+class Standing:
+    """State, reason and completeness of one feed; one log line per change of state."""
+
+    def __init__(
+        self,
+        *,
+        key: Hashable,
+        clock: Callable[[], float],
+        state: FeedState,
+        reason: str,
+        changed: Callable[[], None],
+    ) -> None:
+        self.state = state
+        self.reason = reason
+        self.complete = False
+        self.since = clock()
+        self._key = key
+        self._clock = clock
+        self._changed = changed
+        if state is FeedState.ESTIMATED:
+            log.info("KV events of %s: %s (%s)", key, state, reason)
+
+    def become(
+        self, state: FeedState, reason: str, *, complete: bool | None = None
+    ) -> None:
+        """Take a state; `complete` None leaves completeness as it is."""
+        before = self.state, self.reason, self.complete
+        self.state, self.reason = state, reason
+        if complete is not None:
+            self.complete = complete
+        if state is not before[0]:
+            self.since = self._clock()
+            level = logging.WARNING if state in _BAD else logging.INFO
+            why = reason or "all events seen"
+            log.log(level, "KV events of %s: %s (%s)", self._key, state, why)
+        if before != (self.state, self.reason, self.complete):
+            self._changed()
+
+    def incomplete(self, reason: str) -> None:
+        """The worker holds blocks that the index does not know."""
+        live = self.state is FeedState.LIVE
+        self.become(self.state, reason if live else self.reason, complete=False)
