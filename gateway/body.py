@@ -7,11 +7,16 @@ so that a body that is too large is refused before it is sent; routes need
 edits of it belong between the two and the sending.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from gateway.errors import BadFraming, BodyTooLarge, ClientGone, ExpectationFailed
+from gateway.server import ClientConnection
+
+STALL_S = 60.0
+"""Seconds a client may send nothing in the middle of its body."""
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -39,12 +44,21 @@ async def stream(request: web.Request, max_bytes: int) -> AsyncIterator[bytes]:
     if not request.body_exists:
         return
     _send_continue(request)
-    size = 0
-    while piece := await _next(request):
-        size += len(piece)
-        if size > max_bytes:
-            raise _too_large(max_bytes)
-        yield piece
+    connection = request.protocol
+    if isinstance(connection, ClientConnection):
+        connection.body = request.content
+    try:
+        size = 0
+        while piece := await _next(request.content):
+            size += len(piece)
+            if size > max_bytes:
+                raise _too_large(max_bytes)
+            yield piece
+    finally:
+        if isinstance(connection, ClientConnection) and (
+            connection.body is request.content
+        ):
+            connection.body = None
 
 
 def length(request: web.Request) -> int | None:
@@ -54,9 +68,14 @@ def length(request: web.Request) -> int | None:
     return request.content_length
 
 
-async def _next(request: web.Request) -> bytes:
+async def _next(content: StreamReader) -> bytes:
     try:
-        return await request.content.readany()
+        if content.is_eof():  # all of it is here
+            return await content.readany()
+        async with asyncio.timeout(STALL_S):
+            return await content.readany()
+    except TimeoutError as error:
+        raise BadFraming(f"nothing more of the body came in {STALL_S:g} s") from error
     except web.RequestPayloadError as error:
         raise BadFraming("the request's body is badly framed") from error
     except (ConnectionError, EOFError) as error:

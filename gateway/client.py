@@ -7,6 +7,9 @@ aiohttp 3.14 are used: `Request.transport`, `Request.writer`, and the methods th
 `RelayedResponse` overrides.
 """
 
+import socket
+import struct
+
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 
@@ -19,6 +22,7 @@ BUFFER_HIGH = 256 * 1024
 BUFFER_LOW = 64 * 1024
 """Bytes that may still wait when the worker is resumed."""
 
+_LINGER_NOT = struct.pack("ii", 1, 0)  # close with a reset
 _COPY_BELOW = 16 * 1024  # a copy is cheaper than a second buffer, up to here
 _BODILESS = frozenset({204, 304})
 
@@ -142,8 +146,14 @@ class ClientWriter:
     def cut(self) -> None:
         """End so that the client notices: the body is not complete."""
         self.response.reusable = False
-        if self._transport is not None:
-            self._transport.abort()
+        transport = self._transport
+        if transport is None:
+            return
+        if self._ends_with_connection and not self.gone:
+            # An ordinary end would be taken for the end of the body.
+            sock = transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+        transport.abort()
 
     def _write(self, pieces: list[bytes]) -> None:
         if not self.started:

@@ -62,6 +62,8 @@ async def relay(
     finally:
         response.abort()
         await response.settled()
+    if passage.incomplete:
+        passage.client.cut()
     return passage.client.response
 
 
@@ -83,6 +85,8 @@ class _Passage:
             headers=response.headers,
             request_id=request_id,
         )
+        self.incomplete = False
+        """The client must be shown that its answer is not whole."""
         self._response = response
         self._observer = observer
         self._events = WholeEvents() if is_event_stream(response.headers) else None
@@ -134,7 +138,7 @@ class _Passage:
             self.client.end()
             self.client.response.reusable = False
         else:
-            self.client.cut()
+            self.incomplete = True
         self._finish(error)
 
     def _pass(self, pieces: list[bytes]) -> None:
@@ -156,7 +160,7 @@ class _Passage:
 
     def _give_up(self) -> None:
         self._response.abort()
-        self.client.cut()
+        self.incomplete = True
         self._finish(ClientGone("the client left"))
 
     async def _wait_for_client(self, stall_s: float) -> None:

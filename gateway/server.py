@@ -1,8 +1,18 @@
-"""The HTTP server: aiohttp's, with every default that matters set on purpose."""
+"""The HTTP server: aiohttp's, with every default that matters set on purpose.
+
+Beyond public names of aiohttp 3.14 it uses two: ``AppRunner._make_server``, to have
+connections of our own class, and ``RequestHandler._messages``, to see that a body
+broke off (its C parser tells nobody who is waiting for the body).
+"""
 
 import logging
+import socket
+from typing import Any
 
-from aiohttp import web
+from aiohttp import StreamReader, hdrs, web
+from aiohttp.http import HttpProcessingError
+
+from gateway.errors import BadRequest
 
 log = logging.getLogger(__name__)
 
@@ -11,6 +21,9 @@ KEEP_ALIVE_S = 75.0
 
 HEADER_LIMIT = 64 * 1024
 """Bytes of the request line, and of one header."""
+
+UNTAKEN_S = 300
+"""A client that acknowledges nothing for this long loses its connection (Linux)."""
 
 
 def make_runner(app: web.Application, *, shutdown_s: float = 60.0) -> web.AppRunner:
@@ -25,9 +38,8 @@ def make_runner(app: web.Application, *, shutdown_s: float = 60.0) -> web.AppRun
       the client gets to read the answer.
     Bodies are limited by `gateway.body`, not by ``client_max_size``.
     """
-    return web.AppRunner(
+    return _Runner(
         app,
-        handler_cancellation=True,
         auto_decompress=False,
         max_line_size=HEADER_LIMIT,
         max_field_size=HEADER_LIMIT,
@@ -37,3 +49,89 @@ def make_runner(app: web.Application, *, shutdown_s: float = 60.0) -> web.AppRun
         handle_signals=False,
         shutdown_timeout=shutdown_s,
     )
+
+
+class ClientConnection(web.RequestHandler):
+    """A client's connection, as aiohttp has it, with three faults mended.
+
+    A body that becomes unreadable fails its reader at once; what is not HTTP gets an
+    answer in OpenAI's shape, without its input and without a stack trace in the log;
+    a client that takes nothing does not keep its connection for ever.
+    """
+
+    __slots__ = ("body",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.body: StreamReader | None = None
+        """The body that is being read."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+            sock.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_S * 1000
+            )
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        body = self.body
+        if body is not None and self._messages and not body.is_eof():
+            # A further message before the end of this body is a parsing error.
+            body.set_exception(web.RequestPayloadError("badly framed"))
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if not isinstance(exc, HttpProcessingError):
+            return super().handle_error(request, status, exc, message)
+        log.debug("not HTTP: %s", type(exc).__name__)
+        error = BadRequest("the request is not valid HTTP/1.1")
+        response = web.Response(
+            body=error.body(), status=error.status, content_type="application/json"
+        )
+        response.headers[hdrs.CONNECTION] = "close"
+        response.force_close()
+        return response
+
+
+class _Server(web.Server):
+    """Makes a `ClientConnection` per connection."""
+
+    def __init__(self, made: web.Server, options: dict[str, Any]) -> None:
+        super().__init__(
+            made.request_handler,
+            request_factory=made.request_factory,
+            handler_cancellation=True,
+        )
+        self._options = options
+
+    def __call__(self) -> web.RequestHandler:
+        return ClientConnection(self, loop=self._loop, **self._options)
+
+
+class _Runner(web.AppRunner):
+    """An AppRunner with our server in it."""
+
+    __slots__ = ("_options",)
+
+    def __init__(
+        self,
+        app: web.Application,
+        *,
+        handle_signals: bool,
+        shutdown_timeout: float,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            app, handle_signals=handle_signals, shutdown_timeout=shutdown_timeout
+        )
+        self._options = options
+
+    async def _make_server(self) -> web.Server:
+        return _Server(await super()._make_server(), self._options)

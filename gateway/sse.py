@@ -41,10 +41,8 @@ class WholeEvents:
             out = bytes(memoryview(self._held)[:end])
             del self._held[:end]
             return self._pass(out)
-        if len(self._held) > self._max_held:
-            out = self.rest()
-            self.inside = True
-            return out
+        if self.inside or len(self._held) > self._max_held:
+            return self._pass_unfinished()
         return b""
 
     def rest(self) -> bytes:
@@ -62,6 +60,12 @@ class WholeEvents:
         """The one event that ends a broken stream. What is held is dropped."""
         self._held.clear()
         return (b"\n\n" if self.inside else b"") + error_event(error)
+
+    def _pass_unfinished(self) -> bytes:
+        self.inside = True
+        out = bytes(self._held).rstrip(b"\r\n")  # line ends may begin a blank line
+        del self._held[: len(out)]
+        return out
 
     def _pass(self, out: bytes) -> bytes:
         self.inside = False

@@ -1,0 +1,186 @@
+"""A worker that dies: before its answer, in a stream, in a JSON body."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from gateway.errors import UpstreamReset
+from tests.proxy.conftest import GatewayFor
+from tests.proxy.raw import (
+    CHAT,
+    SSE_HEAD,
+    RawClient,
+    RawWorker,
+    Script,
+    WorkerConnection,
+    chunk,
+    event,
+)
+
+End = Callable[[WorkerConnection], None]
+ENDS = pytest.mark.parametrize("end", [WorkerConnection.close, WorkerConnection.reset])
+
+
+def dying(end: End, *parts: bytes) -> Script:
+    """Read a request, write `parts`, and die."""
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        for part in parts:
+            await connection.send(part)
+            await asyncio.sleep(0.02)
+        end(connection)
+
+    return script
+
+
+@ENDS
+async def test_in_a_stream(gateway_for: GatewayFor, end: End) -> None:
+    """Whole events, then exactly one error event, then a clean end; no [DONE]."""
+    script = dying(end, SSE_HEAD, chunk(event(1)), chunk(event(2) + b'data: {"half'))
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.post(CHAT)
+        _, body = await client.answer()
+        assert isinstance(gateway.watches[0].error, UpstreamReset)
+        assert gateway.watches[0].error.answer_started
+        assert len(worker.connections) == 1  # never a second try
+    assert body.startswith(event(1) + event(2) + b'data: {"error":{')
+    assert body.endswith(b"}}\n\n")
+    last = body.removeprefix(event(1) + event(2)).removeprefix(b"data: ")
+    error = msgspec.json.decode(last)["error"]
+    assert error["code"] == "upstream_reset"
+    assert set(error) == {"message", "type", "param", "code"}
+
+
+async def test_in_a_stream_to_an_http_1_0_client(gateway_for: GatewayFor) -> None:
+    """The error event is the last thing before the connection ends."""
+    script = dying(WorkerConnection.reset, SSE_HEAD, chunk(event(1)))
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.send(b"POST /v1/x HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}")
+        _, body = await client.answer()
+    assert body.startswith(event(1) + b'data: {"error":{')
+    assert body.endswith(b"}}\n\n")
+
+
+async def test_within_an_event_too_long_to_hold(gateway_for: GatewayFor) -> None:
+    """What has been passed of it is ended, so that the error is an event."""
+    half = b"data: " + b"x" * 1_500_000
+    script = dying(WorkerConnection.close, SSE_HEAD, chunk(half))
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.post(CHAT)
+        _, body = await client.answer()
+    assert body.startswith(half + b"\n\ndata: {")
+
+
+async def test_after_done_nothing_is_missing(gateway_for: GatewayFor) -> None:
+    """A missing last chunk after [DONE] is no error."""
+    done = event(1) + b"data: [DONE]\n\n"
+    script = dying(WorkerConnection.close, SSE_HEAD, chunk(done))
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.post(CHAT)
+        _, body = await client.answer()
+        assert gateway.watches[0].error is None
+    assert body == done
+
+
+JSON_HEADS = [
+    b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 9\r\n\r\n",
+]
+
+
+@ENDS
+@pytest.mark.parametrize("head", JSON_HEADS)
+async def test_in_a_body_with_another_end(
+    gateway_for: GatewayFor, end: End, head: bytes
+) -> None:
+    """The client's connection is cut: it must not take the body for whole."""
+    part = chunk(b'{"a":') if b"chunked" in head else b'{"a":'
+    async with (
+        RawWorker(dying(end, head, part)) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.post(CHAT)
+        await client.head()
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await client.reader.readexactly(len(part) + 5)
+        assert isinstance(gateway.watches[0].error, UpstreamReset)
+
+
+async def test_in_a_body_an_http_1_0_client_reads_to_the_end(
+    gateway_for: GatewayFor,
+) -> None:
+    """Where the end of the connection is the end of the body, it is a reset."""
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    script = dying(WorkerConnection.reset, head, chunk(b'{"a":'))
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.send(b"POST /v1/x HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}")
+        with pytest.raises(ConnectionError):
+            await client.answer()
+
+
+@ENDS
+async def test_before_its_answer(gateway_for: GatewayFor, end: End) -> None:
+    """502 with a request on a fresh connection: not retried, as it may have acted."""
+    async with (
+        RawWorker(dying(end)) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.post(CHAT)
+        head, body = await client.answer()
+        assert head.startswith(b"HTTP/1.1 502 ")
+        assert b'"code":"upstream_reset"' in body
+        assert len(worker.connections) == 1
+
+
+@ENDS
+async def test_within_its_head(gateway_for: GatewayFor, end: End) -> None:
+    """The same: nothing of it can be used."""
+    async with (
+        RawWorker(dying(end, b"HTTP/1.1 200 OK\r\nContent-")) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.post(CHAT)
+        head, _ = await client.answer()
+        assert head.startswith(b"HTTP/1.1 502 ")
+        await client.post(CHAT)  # the client's connection is still good
+        head, _ = await client.answer()
+        assert head.startswith(b"HTTP/1.1 502 ")
+
+
+async def test_nobody_listens(gateway_for: GatewayFor) -> None:
+    """Connection refused: 502, and the error says that another try is safe."""
+    async with RawWorker(dying(WorkerConnection.close)) as gone:
+        pass
+    async with gateway_for(gone) as gateway, RawClient(gateway.port) as client:
+        await client.post(CHAT)
+        head, body = await client.answer()
+        assert head.startswith(b"HTTP/1.1 502 ")
+        assert b'"code":"upstream_connect_failed"' in body
+        assert getattr(gateway.watches[0].error, "retryable", None) is True
