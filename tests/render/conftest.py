@@ -1,0 +1,20 @@
+"""The real Qwen3 tokenizer, and small models trained on the spot."""
+
+from pathlib import Path
+
+import pytest
+
+from render import Renderer
+from simworker.model import demo_model_dir
+
+
+@pytest.fixture(scope="session")
+def qwen3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Qwen3's model directory."""
+    return demo_model_dir(tmp_path_factory.mktemp("qwen3"))
+
+
+@pytest.fixture(scope="session", params=["auto", "tokenizers"])
+def renderer(request: pytest.FixtureRequest, qwen3: Path) -> Renderer:
+    """Qwen3's renderer, with the fast encoder and with the reference."""
+    return Renderer.load(qwen3, encoder=request.param)
