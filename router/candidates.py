@@ -6,9 +6,8 @@ All owners that share a rendering are matched in one call. Choosing is the polic
 from collections.abc import Iterable, Sequence
 
 import msgspec
-from kvindex.blocks import matchable_blocks
-from kvindex.knowledge import Credit, credits
 
+from kvindex.knowledge import OFFLOAD_WEIGHT, Credit, credits
 from router.policy import Candidate
 from router.request import Rendering, RouteRequest
 from router.worker import Worker
@@ -26,7 +25,11 @@ class _Place(msgspec.Struct, gc=False):
     credits: list[Credit]
 
 
-def weigh(request: RouteRequest, workers: Iterable[Worker]) -> list[Candidate]:
+def weigh(
+    request: RouteRequest,
+    workers: Iterable[Worker],
+    offload_weight: float = OFFLOAD_WEIGHT,
+) -> list[Candidate]:
     """The candidates among the workers, in their order, rank by rank."""
     places = [place for worker in workers for place in _places(worker, request)]
     sharing: dict[int, tuple[Rendering, list[_Place]]] = {}
@@ -34,7 +37,7 @@ def weigh(request: RouteRequest, workers: Iterable[Worker]) -> list[Candidate]:
         if (rendering := place.rendering) is not None:
             sharing.setdefault(id(rendering), (rendering, []))[1].append(place)
     for rendering, sharers in sharing.values():
-        _credit(rendering, sharers)
+        _credit(rendering, sharers, offload_weight)
     return [_candidate(place, request) for place in places]
 
 
@@ -49,7 +52,9 @@ def _places(worker: Worker, request: RouteRequest) -> Iterable[_Place]:
         yield _Place(worker, group, rendering, [])
 
 
-def _credit(rendering: Rendering, places: Sequence[_Place]) -> None:
+def _credit(
+    rendering: Rendering, places: Sequence[_Place], offload_weight: float
+) -> None:
     """Find what the places hold of the rendering they share."""
     if rendering.estimated:
         for place in places:
@@ -63,35 +68,31 @@ def _credit(rendering: Rendering, places: Sequence[_Place]) -> None:
         for rank in place.ranks
         if (knowledge := place.worker.knowledge.get(rank)) is not None
     ]
-    found = credits([knowledge for _, knowledge in owners], rendering.hashes)
+    knowledges = [knowledge for _, knowledge in owners]
+    found = credits(
+        knowledges, rendering.matchable(), offload_weight=offload_weight
+    )
     for (place, _), credit in zip(owners, found, strict=True):
         place.credits.append(credit)
 
 
 def _content_credit(worker: Worker, rank: int, rendering: Rendering) -> Credit:
     history = worker.affinity.get(rank)
-    blocks = 0 if history is None else history.held(rendering.hashes, live=False)
-    return Credit(
-        held_blocks=0,
-        gpu_blocks=0,
-        suspect_blocks=0,
-        history_blocks=blocks,
-        blocks=blocks,
-        weighted=float(blocks),
-    )
+    blocks = 0 if history is None else history.held(rendering.matchable(), live=False)
+    return Credit(history_blocks=blocks, blocks=blocks, weighted=float(blocks))
 
 
 def _candidate(place: _Place, request: RouteRequest) -> Candidate:
     worker, rank, count = place.worker, place.ranks[0], len(place.ranks)
     ledger = worker.ledger(rank)
-    prompt_tokens, size, limit = _size(place.rendering, request)
+    prompt_tokens, size = _size(place.rendering, request)
     held = history = blocks = 0
     weighted = 0.0
     for credit in place.credits:
-        held += min(credit.held_blocks, limit)
-        history += min(credit.history_blocks, limit)
-        blocks += min(credit.blocks, limit)
-        weighted += min(credit.weighted, limit)
+        held += credit.held_blocks
+        history += credit.history_blocks
+        blocks += credit.blocks
+        weighted += credit.weighted
     return Candidate(
         worker=worker,
         rank=rank,
@@ -109,10 +110,9 @@ def _candidate(place: _Place, request: RouteRequest) -> Candidate:
     )
 
 
-def _size(rendering: Rendering | None, request: RouteRequest) -> tuple[int, int, int]:
-    """Prompt tokens, block size, and how many blocks can be hit at most."""
+def _size(rendering: Rendering | None, request: RouteRequest) -> tuple[int, int]:
+    """Prompt tokens and block size."""
     if rendering is not None:
-        tokens, size = rendering.token_count, rendering.block_size
-        return tokens, size, matchable_blocks(tokens, size)
+        return rendering.token_count, rendering.block_size
     counts = (other.token_count for other in request.renderings.values())
-    return request.prompt_tokens or max(counts, default=0), 0, 0
+    return request.prompt_tokens or max(counts, default=0), 0

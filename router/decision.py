@@ -8,9 +8,9 @@ import enum
 from collections.abc import Callable
 
 import msgspec
+
 from kvindex.history import History
 from kvindex.knowledge import Knowledge
-
 from router.ledger import Booking
 from router.policy import Candidate
 from router.pool import WorkerPool
@@ -88,7 +88,6 @@ class Decision:
         "_life",
         "_on_usage",
         "_pool",
-        "_streamed",
         "best_hit_tokens",
         "hit_tokens",
         "hops",
@@ -107,7 +106,6 @@ class Decision:
         memory: Knowledge | History | None,
         pool: WorkerPool,
         best_hit_tokens: int,
-        streamed: bool,
         why: str,
         on_usage: Callable[[Usage], None],
     ) -> None:
@@ -125,7 +123,6 @@ class Decision:
         self.outcome: Outcome | None = None
         self._booking = booking
         self._pool = pool
-        self._streamed = streamed
         self._on_usage = on_usage
         self._life = Life.decided
 
@@ -148,7 +145,7 @@ class Decision:
     def sent(self) -> None:
         """The request is under way: its blocks will be where it goes."""
         if self._reach(Life.sent) and self.memory is not None and self.rendering:
-            self.memory.sent(self.rendering.hashes)
+            self.memory.sent(self.rendering.matchable())
 
     def answered(self, status: int, retry_after_s: float | None = None) -> None:
         """The worker's status line is there. 429 and 503: it gets a rest."""
@@ -163,15 +160,16 @@ class Decision:
         if self._reach(Life.first_token):
             self._booking.first_token()
             if isinstance(self.memory, Knowledge) and self.rendering:
-                self.memory.first_token(self.rendering.hashes)
+                self.memory.first_token(self.rendering.matchable())
 
     def finished(self, usage: Usage | None) -> None:
         """The answer is complete, with the usage the worker reported, if any."""
         self.sent()
+        streamed = self._life is Life.first_token
         if self._reach(Life.ended):
             self._booking.release()
             self.outcome = self._compare(usage or Usage())
-            self._tell_memory(self.outcome.delivered_hit_tokens)
+            self._tell_memory(self.outcome.delivered_hit_tokens, streamed=streamed)
             if usage is not None:
                 self._on_usage(usage)
 
@@ -181,11 +179,13 @@ class Decision:
         `kind` is one word. "connect" and "reset" count against the worker; anything
         else ("client", "timeout", "status", ...) does not.
         """
-        was_sent = self._life >= Life.sent
+        before = self._life
         if self._reach(Life.ended):
             self._booking.release()
-            if was_sent:
-                self._tell_memory(None)
+            if before is Life.sent:
+                self._tell_memory(None, computed=False)
+            elif before is Life.first_token:
+                self._tell_memory(None, streamed=True)
             if kind in WORKER_FAULTS:
                 self._pool.connect_failed(self.worker, kind)
 
@@ -202,16 +202,23 @@ class Decision:
             estimated=self.rendering is None or self.rendering.estimated,
         )
 
-    def _tell_memory(self, delivered: int | None) -> None:
+    def _tell_memory(
+        self, delivered: int | None, *, streamed: bool = False, computed: bool = True
+    ) -> None:
         rendering = self.rendering
         if rendering is None or not isinstance(self.memory, Knowledge):
             return
+        hashes = rendering.matchable()
+        if not streamed:
+            # No first token was seen: what the worker did of it, events tell soon.
+            self.memory.first_token(hashes)
         # Which rank answered is unknown where it was not asked for by name.
-        known = self.worker.can_pin_ranks or len(self.worker.ranks) == 1
-        blocks = delivered // rendering.block_size if delivered is not None else None
+        known_rank = self.worker.can_pin_ranks or len(self.worker.ranks) == 1
+        size = rendering.block_size
         self.memory.ended(
-            rendering.hashes,
-            streamed=self._streamed,
-            delivered_blocks=blocks if known else None,
-            predicted_blocks=self.hit_tokens // rendering.block_size,
+            hashes,
+            streamed=streamed,
+            delivered_blocks=None if delivered is None else delivered // size,
+            predicted_blocks=self.hit_tokens // size,
+            answered=computed and known_rank,
         )

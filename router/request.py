@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from kvindex.blocks import matchable_blocks
+
 CONTENT_PIECE_BYTES = 64
 """Raw content is cut into pieces of this size where a request was not rendered."""
 
@@ -28,6 +30,11 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
     hashes: Sequence[int]
     token_count: int
     estimated: bool = False
+
+    def matchable(self) -> Sequence[int]:
+        """The hashes a worker can find cached: never the whole prompt."""
+        limit = matchable_blocks(self.token_count, self.block_size)
+        return self.hashes if len(self.hashes) <= limit else self.hashes[:limit]
 
 
 class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):

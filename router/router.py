@@ -3,11 +3,11 @@
 Pure and synchronous: no connections, no waiting; clock and chance are passed in.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from kvindex.history import History
-from kvindex.knowledge import Knowledge
-
+from kvindex.knowledge import OFFLOAD_WEIGHT, Knowledge
 from router.candidates import weigh
 from router.decision import Decision, ExplainedCandidate, Explanation
 from router.policy import Candidate, Policy
@@ -21,9 +21,23 @@ class Router:
     """Decides by a policy over the workers of a pool, and books what it decides."""
 
     def __init__(
-        self, pool: WorkerPool, policy: Policy, *, output: OutputLength | None = None
+        self,
+        pool: WorkerPool,
+        policy: Policy,
+        *,
+        output: OutputLength | None = None,
+        offload_weight: float = OFFLOAD_WEIGHT,
+        on_match: Callable[[float], None] | None = None,
+        timer: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`output` is the expected length of answers, learnt as they finish."""
+        """`output` is the expected length of answers, learnt as they finish.
+
+        `offload_weight` is the worth of a held block that is not on the GPU. `on_match`
+        is told the seconds each matching took, by `timer`.
+        """
+        self._offload_weight = offload_weight
+        self._on_match = on_match
+        self._timer = timer
         self._pool = pool
         self._policy = policy
         self._output = output or OutputLength()
@@ -48,7 +62,6 @@ class Router:
             memory=self._memory(chosen),
             pool=self._pool,
             best_hit_tokens=max(candidate.hit_tokens for candidate in candidates),
-            streamed=request.stream,
             why=self._why(chosen, candidates, request),
             on_usage=self._learn,
         )
@@ -69,7 +82,11 @@ class Router:
         if not workers:
             tried = "no other worker is left" if request.exclude else "no workers"
             raise NoWorker(f"{tried} for this request")
-        return weigh(request, workers)
+        begun = self._timer()
+        candidates = weigh(request, workers, self._offload_weight)
+        if self._on_match is not None:
+            self._on_match(self._timer() - begun)
+        return candidates
 
     def _memory(self, chosen: Candidate) -> Knowledge | History | None:
         """Where to note the request's blocks: in turns where the rank is unknown."""
