@@ -1,1 +1,1 @@
-"""The front door: all I/O, HTTP, upstreams, event sockets, polling, metrics, command line."""
+"""The front door: all I/O - HTTP, upstreams, event sockets, polling, metrics, CLI."""

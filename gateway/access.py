@@ -1,0 +1,74 @@
+"""Who may ask what: the guard of /gateway/**, and which paths are proxied at all.
+
+Forwarded-for headers are never trusted: a peer is who it is connected as.
+"""
+
+import hmac
+import ipaddress
+from collections.abc import Iterable
+
+from gateway.errors import Forbidden, Unauthorized
+
+PROXIED = frozenset(
+    {
+        "/tokenize",
+        "/detokenize",
+        "/embeddings",
+        "/pooling",
+        "/classify",
+        "/score",
+        "/rerank",
+        "/v2/rerank",
+        "/v2/embed",
+        "/generate",
+        "/inference/v1/generate",
+        "/inference/v1/abort_requests",
+    }
+)
+"""Inference paths outside /v1 that clients of some engine use."""
+
+CLOSED = frozenset(
+    {
+        "/v1/load_lora_adapter",
+        "/v1/unload_lora_adapter",
+    }
+)
+"""Control routes of workers that live under /v1."""
+
+
+def is_proxied(path: str, further_prefixes: Iterable[str]) -> bool:
+    """Whether a request for this (decoded) path may reach a worker.
+
+    Dot segments never do: what the worker makes of them is not for us to guess.
+    """
+    if any(segment in (".", "..") for segment in path.split("/")) or "//" in path:
+        return False
+    if any(path == p or path.startswith(p.rstrip("/") + "/") for p in further_prefixes):
+        return True
+    if path.rstrip("/") in CLOSED:
+        return False
+    return path.startswith("/v1/") or path in PROXIED
+
+
+def check_admin(peer: str | None, authorization: str | None, key: str | None) -> None:
+    """Let loopback peers and holders of the admin key in.
+
+    `peer` is the address of the connection, `authorization` the header. Raises
+    Forbidden where no key is configured, Unauthorized where it is not the key.
+    """
+    if peer is not None and _is_loopback(peer):
+        return
+    if key is None:
+        raise Forbidden("/gateway answers loopback peers only; --admin-key opens it")
+    given = (authorization or "").removeprefix("Bearer ")
+    if not hmac.compare_digest(given.encode(), key.encode()):
+        raise Unauthorized("the admin key is missing or wrong")
+
+
+def _is_loopback(peer: str) -> bool:
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback

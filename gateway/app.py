@@ -1,0 +1,169 @@
+"""One gateway: its parts put together, its background, its aiohttp application."""
+
+import asyncio
+import contextlib
+import functools
+import random
+import time
+from collections.abc import AsyncIterator, Coroutine
+
+import aiohttp
+from aiohttp import web
+
+from gateway.account import Accounts
+from gateway.admin import Admin
+from gateway.config import Config, worker_specs
+from gateway.describe import Describer
+from gateway.exchange import Timeouts
+from gateway.feeds import EventSockets
+from gateway.gauges import Gauges
+from gateway.handlers import Handlers
+from gateway.housekeeping import Housekeeping
+from gateway.metrics import Metrics
+from gateway.models import Renderers
+from gateway.monitor import Monitor
+from gateway.proxy import Proxy
+from gateway.rendering import RenderPool
+from gateway.upstream import Upstreams
+from kvindex.index import Indexes
+from router.policy import POLICIES
+from router.pool import WorkerPool
+from router.router import Router
+from router.worker import WorkerState
+
+FIRST_ROUND_S = 5.0
+"""How long the start waits for workers before it serves without them."""
+
+
+class Gateway:
+    """Everything behind one front door. Made and run within one event loop."""
+
+    def __init__(self, config: Config) -> None:
+        """Load the models the configuration names; ConfigError where that fails."""
+        self.config = config
+        self.metrics = Metrics()
+        self.indexes = Indexes(limit_bytes=config.index_memory)
+        self.pool = WorkerPool(clock=time.monotonic, prefill_rate=config.prefill_rate)
+        for spec in worker_specs(config):
+            self.pool.add(spec)
+        self.renderers = Renderers(config)
+        self.renderers.load_configured()
+        self.router = Router(
+            self.pool,
+            POLICIES[config.policy](random.Random()),
+            offload_weight=config.offload_weight,
+            on_match=self.metrics.match_seconds.observe,
+        )
+        self.accounts = Accounts(self.metrics)
+        self._was_ready = False
+
+    async def start(self) -> web.Application:
+        """Contact the workers once, start the background; the application to serve."""
+        self._stack = contextlib.AsyncExitStack()
+        await self._stack.__aenter__()
+        try:
+            return await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+
+    async def stop(self) -> None:
+        """End the background, close every socket."""
+        await self._stack.aclose()
+
+    async def _start(self) -> web.Application:
+        config, stack = self.config, self._stack
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        sockets = EventSockets()
+        stack.callback(sockets.close)
+        self.monitor = Monitor(
+            config, self.pool, self.indexes, self.renderers, sockets, self._may_load
+        )
+        self.upstreams = Upstreams(
+            timeouts=Timeouts(
+                connect_s=config.connect_timeout,
+                first_byte_s=config.first_byte_timeout,
+                idle_s=config.idle_timeout,
+            )
+        )
+        stack.push_async_callback(self.upstreams.close)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_ROUND_S):
+                await self.monitor.first_round(session)
+        self.admin = Admin(
+            pool=self.pool,
+            indexes=self.indexes,
+            router=self.router,
+            monitor=self.monitor,
+            accounts=self.accounts,
+        )
+        self.metrics.watch(Gauges(self.pool, self.indexes).read)
+        await stack.enter_async_context(_running(self._background(session)))
+        return self._application()
+
+    async def _background(self, session: aiohttp.ClientSession) -> None:
+        housekeeping = Housekeeping(self.pool, self.indexes, self.metrics)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(housekeeping.run())
+            tasks.create_task(housekeeping.watch_loop())
+            for worker in self.pool.workers:
+                tasks.create_task(self.monitor.watch(session, worker))
+
+    def _application(self) -> web.Application:
+        config = self.config
+        render_pool = RenderPool(
+            threads=config.render_threads,
+            queue=config.render_queue,
+            deadline=config.render_deadline,
+            max_bytes=config.max_render_bytes,
+            metrics=self.metrics,
+        )
+        self._stack.callback(render_pool.close)
+        handlers = Handlers(
+            config=config,
+            describer=Describer(
+                pool=self.pool,
+                renderers=self.renderers,
+                render_pool=render_pool,
+                metrics=self.metrics,
+                render=config.render != "never",
+            ),
+            proxy=Proxy(
+                router=self.router,
+                upstreams=self.upstreams,
+                accounts=self.accounts,
+                metrics=self.metrics,
+                client_rank=config.client_rank,
+            ),
+            admin=self.admin,
+            metrics=self.metrics,
+        )
+        # Bodies have their own limit (gateway.body); aiohttp's would cut them first.
+        app = web.Application(client_max_size=0)
+        handlers.add_to(app)
+        return app
+
+    def _may_load(self) -> bool:
+        """Loading a tokenizer stalls the loop: only until there is traffic to stall."""
+        states = {worker.state for worker in self.pool.workers}
+        self._was_ready = self._was_ready or WorkerState.ready in states
+        return not self._was_ready
+
+
+@contextlib.asynccontextmanager
+async def _running(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """`work` as a task, cancelled at the end; a fault in it ends the program."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(functools.partial(_report, asyncio.get_running_loop()))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def _report(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        loop.call_exception_handler(
+            {"message": "the background tasks have failed", "exception": error}
+        )

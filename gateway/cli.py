@@ -1,0 +1,89 @@
+"""The command line: `kv-gateway [serve]`, `demo`, `sim-worker`.
+
+Every mistake a user can make ends in one line on stderr and exit status 2.
+"""
+
+import argparse
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import NoReturn
+
+from gateway.config import Config
+from gateway.errors import ConfigError
+from gateway.options import add_arguments, read
+
+DESCRIPTION = "A KV-cache-aware routing gateway with built-in rendering."
+USAGE_STATUS = 2
+SIMULATED = {
+    "demo": ("simworker.demo", "Simulated workers, a gateway and traffic"),
+    "sim-worker": ("simworker.cli", "One simulated worker"),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, but a mistake is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE_STATUS, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def parser(command: str) -> argparse.ArgumentParser:
+    """The parser of every sub-command; only `command` itself gets its options.
+
+    The simulated worker is beside the gateway, not below it, and is imported only
+    for its own commands.
+    """
+    top = _Parser(prog="kv-gateway", description=DESCRIPTION, allow_abbrev=False)
+    top.add_argument("--version", action="version", version=version("kv-gateway"))
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    serve = commands.add_parser(
+        "serve",
+        help="the front door (the default command)",
+        description=DESCRIPTION
+        + " Each option can also be set as KV_GATEWAY_<NAME> in the environment.",
+        allow_abbrev=False,
+    )
+    add_arguments(serve, Config)
+    serve.set_defaults(run=_serve)
+    for name, (module, summary) in SIMULATED.items():
+        simulated = commands.add_parser(
+            name, help=summary, description=f"{summary}.", allow_abbrev=False
+        )
+        if name == command:
+            imported = importlib.import_module(module)
+            imported.add_arguments(simulated)
+            simulated.set_defaults(run=imported.run)
+    return top
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    config = read(Config, arguments)
+    if not config.workers:
+        raise ConfigError("--workers URL[,URL...] is missing")
+    logging.basicConfig(
+        level=config.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    from gateway.serve import serve
+
+    return serve(config)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or (
+        words[0].startswith("-") and words[0] not in ("-h", "--help", "--version")
+    ):
+        words.insert(0, "serve")
+    arguments = parser(words[0]).parse_args(words)
+    try:
+        return int(arguments.run(arguments))
+    except ConfigError as error:
+        print(f"kv-gateway: {error}", file=sys.stderr)  # noqa: T201 - the command line
+        return USAGE_STATUS
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,302 @@
+"""The configuration of the front door: one frozen record, each option declared once."""
+
+import os
+import re
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from gateway.errors import ConfigError
+from gateway.options import MIB, MINUTES, SECONDS, option
+from gateway.origin import Origin
+from router.worker import WorkerSpec
+
+DEFAULT_WORKER_PORT = 8000
+Policy = Literal["kv_cache_aware", "least_loaded", "round_robin", "random"]
+
+
+def _machine_memory() -> int:
+    pages: int = os.sysconf("SC_PHYS_PAGES")
+    page_bytes: int = os.sysconf("SC_PAGE_SIZE")
+    return pages * page_bytes
+
+
+def size(text: str) -> int:
+    """Bytes of `N`, `N KiB`, `N MiB` or `N GiB` (also `K`, `KB`, ...); ValueError."""
+    match = re.fullmatch(r"\s*(\d+)\s*(?:([KMGT])i?B?|B)?\s*", text, re.IGNORECASE)
+    if not match:
+        raise ValueError("is no size such as 134217728, 128MiB or 4G")
+    unit = (match[2] or "").upper()
+    return int(match[1]) * 1024 ** (" KMGT".index(unit) if unit else 0)
+
+
+def positive(text: str) -> float:
+    """A number above zero; ValueError."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError("is no number above zero")
+    return value
+
+
+def whole(text: str) -> int:
+    """A whole number above zero; ValueError."""
+    value = int(text)
+    if value < 1:
+        raise ValueError("is no whole number above zero")
+    return value
+
+
+def port_number(text: str) -> int:
+    """A TCP port, 0 for any free one; ValueError."""
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise ValueError("is no port between 0 and 65535")
+    return value
+
+
+def fraction(text: str) -> float:
+    """A number from 0 to 1; ValueError."""
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError("is no number from 0 to 1")
+    return value
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """A JSON object; ValueError."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        raise ValueError("is no JSON object") from None
+
+
+def worker_url(text: str) -> str:
+    """`scheme://host:port[/path]`; bare hosts get http:// and :8000; ValueError."""
+    text = text.strip().rstrip("/")
+    if "://" not in text:
+        parts = urlsplit(f"http://{text}")
+        default = "" if parts.port is not None else f":{DEFAULT_WORKER_PORT}"
+        text = f"http://{parts.netloc}{default}{parts.path}"
+    if urlsplit(text).path.endswith("/v1"):
+        raise ValueError("is a worker's address: leave out /v1")
+    return str(Origin.parse(text))
+
+
+def worker_urls(text: str) -> tuple[str, ...]:
+    """Comma-separated worker URLs; ValueError."""
+    urls = tuple(worker_url(piece) for piece in text.split(",") if piece.strip())
+    if not urls:
+        raise ValueError("names no worker")
+    return urls
+
+
+class EventEndpoint(msgspec.Struct, frozen=True):
+    """Where one rank of a worker publishes its KV events."""
+
+    url: str
+    rank: int
+    endpoint: str
+
+
+def event_endpoint(text: str) -> EventEndpoint:
+    """`URL[#RANK]=tcp://host:port`; ValueError."""
+    worker, separator, endpoint = text.partition("=")
+    if not separator or not re.match(r"(tcp|ipc)://.", endpoint):
+        raise ValueError("is not of the form URL[#RANK]=tcp://HOST:PORT")
+    url, _, rank = worker.partition("#")
+    if rank and not rank.isdigit():
+        raise ValueError(f"rank {rank!r} is no number")
+    return EventEndpoint(worker_url(url), int(rank or 0), endpoint)
+
+
+def model_source(text: str) -> tuple[str | None, str]:
+    """`[NAME=]DIR_OR_ID` as (name or None, directory or hub id); ValueError."""
+    name, separator, source = text.partition("=")
+    if not separator:
+        name, source = "", text
+    if not source.strip():
+        raise ValueError("names no model")
+    return (name.strip() or None), source.strip()
+
+
+def path_prefix(text: str) -> str:
+    """A path that begins with a slash; ValueError."""
+    if not text.startswith("/") or text.startswith("/gateway"):
+        raise ValueError("is no path prefix such as /v2/embed")
+    return text
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """What `kv-gateway` does, decided at start and never changed."""
+
+    workers: Annotated[
+        tuple[tuple[str, ...], ...],
+        option(
+            "the workers, comma-separated; bare hosts get http:// and :8000",
+            metavar="URL[,URL...]",
+            parse=worker_urls,
+        ),
+    ] = ()
+    model: Annotated[
+        tuple[tuple[str | None, str], ...],
+        option(
+            "model directory, or hub id in the local cache, whose tokenizer and chat "
+            "template render requests; NAME= for one of several served models; "
+            "repeatable",
+            metavar="[NAME=]DIR_OR_ID",
+            parse=model_source,
+            shown_default="asked of the workers",
+        ),
+    ] = ()
+    host: Annotated[str, option("address to listen on", metavar="ADDRESS")] = "0.0.0.0"  # noqa: S104 - a front door
+    port: Annotated[
+        int, option("port to listen on, 0 for any", metavar="N", parse=port_number)
+    ] = 8080
+    policy: Annotated[Policy, option("how a worker is chosen")] = "kv_cache_aware"
+    prefill_rate: Annotated[
+        float,
+        option(
+            "prompt tokens a worker prefills per second", metavar="N", parse=positive
+        ),
+    ] = 20_000.0
+    kv_events: Annotated[
+        tuple[EventEndpoint, ...],
+        option(
+            "where a worker publishes KV events; repeatable",
+            metavar="URL[#RANK]=tcp://HOST:PORT",
+            parse=event_endpoint,
+            shown_default="the worker's /kv_event_sources",
+        ),
+    ] = ()
+    index_memory: Annotated[
+        int,
+        option(
+            "hard bound of the block index",
+            metavar="BYTES",
+            parse=size,
+            shown_default="25 % of the machine's memory",
+        ),
+    ] = _machine_memory() // 4
+    offload_weight: Annotated[
+        float,
+        option(
+            "worth of a held block that is not on the GPU",
+            metavar="0..1",
+            parse=fraction,
+        ),
+    ] = 0.5
+    suspect_ttl: Annotated[
+        float,
+        option(
+            "seconds until blocks that lost events made doubtful are dropped",
+            metavar="SECONDS",
+            parse=positive,
+        ),
+    ] = 10 * MINUTES
+    render: Annotated[
+        Literal["auto", "never"],
+        option("render requests to token ids; never: route by load and raw content"),
+    ] = "auto"
+    render_threads: Annotated[
+        int, option("threads that render", metavar="N", parse=whole)
+    ] = 2
+    render_queue: Annotated[
+        int,
+        option(
+            "requests that may wait to be rendered; more are routed without ids",
+            metavar="N",
+            parse=whole,
+        ),
+    ] = 256
+    render_deadline: Annotated[
+        float,
+        option(
+            "seconds a rendering may take before the request is routed without it",
+            metavar="SECONDS",
+            parse=positive,
+        ),
+    ] = 0.2 * SECONDS
+    max_render_bytes: Annotated[
+        int,
+        option("larger bodies are routed without ids", metavar="BYTES", parse=size),
+    ] = 4 * MIB
+    encoder: Annotated[
+        Literal["auto", "fastokens", "tokenizers"],
+        option("what turns text into ids; auto: fastokens if it passes its self-test"),
+    ] = "auto"
+    chat_template: Annotated[
+        str | None,
+        option("chat template, a file or its text", metavar="FILE_OR_TEXT"),
+    ] = None
+    chat_template_content_format: Annotated[
+        Literal["auto", "string", "openai"],
+        option("what the template expects as message content"),
+    ] = "auto"
+    default_chat_template_kwargs: Annotated[
+        dict[str, Any] | None,
+        option(
+            "template variables a request may override, as on the workers",
+            metavar="JSON",
+            parse=json_object,
+        ),
+    ] = None
+    max_body: Annotated[
+        int, option("largest request body; above: 413", metavar="BYTES", parse=size)
+    ] = 128 * MIB
+    connect_timeout: Annotated[
+        float,
+        option("seconds to connect to a worker", metavar="SECONDS", parse=positive),
+    ] = 5 * SECONDS
+    first_byte_timeout: Annotated[
+        float,
+        option(
+            "seconds until a worker's answer begins", metavar="SECONDS", parse=positive
+        ),
+    ] = 10 * MINUTES
+    idle_timeout: Annotated[
+        float,
+        option(
+            "seconds of silence within a worker's answer",
+            metavar="SECONDS",
+            parse=positive,
+        ),
+    ] = 5 * MINUTES
+    proxy_path: Annotated[
+        tuple[str, ...],
+        option(
+            "further path prefix to proxy to the workers; repeatable",
+            metavar="PREFIX",
+            parse=path_prefix,
+        ),
+    ] = ()
+    admin_key: Annotated[
+        str | None,
+        option(
+            "bearer key that opens /gateway/** to peers that are not on loopback",
+            metavar="KEY",
+        ),
+    ] = None
+    worker_api_key: Annotated[
+        str | None,
+        option("bearer key for the gateway's own polls of the workers", metavar="KEY"),
+    ] = None
+    client_rank: Annotated[
+        bool, option("let clients choose a data-parallel rank by header")
+    ] = False
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], option("how much to log")
+    ] = "info"
+
+
+def worker_specs(config: Config) -> list[WorkerSpec]:
+    """A record per distinct worker URL, with its event endpoints; ConfigError."""
+    urls = list(dict.fromkeys(url for group in config.workers for url in group))
+    endpoints: dict[str, dict[int, str]] = {}
+    for event in config.kv_events:
+        if event.url not in urls:
+            raise ConfigError(
+                f"--kv-events names {event.url}, which --workers does not"
+            )
+        endpoints.setdefault(event.url, {})[event.rank] = event.endpoint
+    return [WorkerSpec(url=url, kv_events=endpoints.get(url, {})) for url in urls]

@@ -1,0 +1,140 @@
+"""A request's body -> what the router needs to know of it.
+
+Renders, cuts into blocks and hashes, once per distinct (profile, block size) among
+the candidates. Where that cannot be done, the raw content stands in: its bytes are
+cut into pieces that are hashed like blocks, so that equal beginnings still meet.
+"""
+
+import msgspec
+
+from gateway.metrics import Metrics
+from gateway.models import Renderers
+from gateway.peek import Peeked
+from gateway.rendering import NotRendered, RenderPool
+from kvindex.blocks import Namespace, chain
+from render import Rendered
+from router.pool import WorkerPool
+from router.request import (
+    CONTENT_PIECE_BYTES,
+    CONTENT_PIECE_TOKENS,
+    Rendering,
+    RouteRequest,
+)
+from router.worker import CONTENT_PIECES
+
+CONTENT_LIMIT = CONTENT_PIECES * CONTENT_PIECE_BYTES
+BYTES_PER_TOKEN = CONTENT_PIECE_BYTES // CONTENT_PIECE_TOKENS
+
+NO_MODEL = "no_model"
+SWITCHED_OFF = "switched_off"
+ENCODED_BODY = "encoded_body"
+NO_PROMPT = "no_prompt"
+OTHER_ENDPOINT = "endpoint"
+
+
+class Describer:
+    """Makes RouteRequests."""
+
+    def __init__(
+        self,
+        *,
+        pool: WorkerPool,
+        renderers: Renderers,
+        render_pool: RenderPool,
+        metrics: Metrics,
+        render: bool,
+    ) -> None:
+        self._pool = pool
+        self._renderers = renderers
+        self._render_pool = render_pool
+        self._metrics = metrics
+        self._render = render
+
+    async def describe(
+        self, body: bytes, peeked: Peeked, *, chat: bool
+    ) -> RouteRequest:
+        """Describe a chat or completion request; never raises for what is in it."""
+        if peeked.problem is not None:
+            return self.unrendered(len(body), peeked, peeked.problem)
+        namespace = self._pool.resolve(peeked.model, peeked.cache_salt)
+        try:
+            rendered = await self._rendered(body, peeked, namespace, chat=chat)
+        except NotRendered as reason:
+            return self.unrendered(len(body), peeked, reason.reason)
+        self._metrics.template_seconds.observe(rendered.template_s)
+        self._metrics.tokenize_seconds.observe(rendered.tokenize_s)
+        return RouteRequest(
+            model=peeked.model,
+            renderings=self._blocks(rendered, peeked.model, namespace),
+            prompt_tokens=len(rendered),
+            max_tokens=_output_limit(peeked),
+            stream=peeked.stream,
+        )
+
+    def unrendered(self, size: int, peeked: Peeked, reason: str) -> RouteRequest:
+        """Describe a body of `size` bytes by its raw content, if it shows any."""
+        namespace = self._pool.resolve(peeked.model, peeked.cache_salt)
+        return RouteRequest(
+            model=peeked.model,
+            content=_content(peeked, namespace),
+            prompt_tokens=size // BYTES_PER_TOKEN,
+            max_tokens=_output_limit(peeked),
+            stream=peeked.stream,
+            not_rendered=reason,
+        )
+
+    async def _rendered(
+        self, body: bytes, peeked: Peeked, namespace: Namespace, *, chat: bool
+    ) -> Rendered:
+        if not self._render:
+            raise NotRendered(SWITCHED_OFF)
+        renderer = self._renderers.find(peeked.model, namespace.model)
+        if renderer is None:
+            raise NotRendered(NO_MODEL)
+        if chat:
+            return await self._render_pool.chat(renderer, body)
+        prompts = await self._render_pool.completion(renderer, body)
+        if not prompts:
+            raise NotRendered(NO_PROMPT)
+        # Several prompts go to one worker: the longest weighs most.
+        return max(prompts, key=len)
+
+    def _blocks(
+        self, rendered: Rendered, model: str | None, namespace: Namespace
+    ) -> dict[tuple[str, int], Rendering]:
+        root = namespace.root()
+        return {
+            (profile, block_size): Rendering(
+                profile=profile,
+                block_size=block_size,
+                hashes=chain(rendered.token_ids, block_size, root),
+                token_count=len(rendered),
+            )
+            for profile, block_size in self._pool.rendering_keys(model)
+        }
+
+
+def _output_limit(peeked: Peeked) -> int | None:
+    newer = peeked.max_completion_tokens
+    return newer if newer is not None else peeked.max_tokens
+
+
+def _content(peeked: Peeked, namespace: Namespace) -> Rendering | None:
+    """Pseudo blocks over the raw tools and messages, or over the raw prompt."""
+    candidates = (peeked.messages, peeked.prompt, peeked.input)
+    conversation = next((c for c in candidates if c is not None), None)
+    if conversation is None:
+        return None
+    # The closing bracket or quote is where the next turn goes on: left out.
+    raw = _bytes(peeked.tools) + _bytes(conversation)[:-1]
+    return Rendering(
+        profile="content",
+        block_size=CONTENT_PIECE_TOKENS,
+        hashes=chain(raw[:CONTENT_LIMIT], CONTENT_PIECE_TOKENS, namespace.root()),
+        token_count=max(1, len(raw) // BYTES_PER_TOKEN),
+        estimated=True,
+    )
+
+
+def _bytes(raw: msgspec.Raw | None) -> bytes:
+    return b"" if raw is None else bytes(raw)

@@ -1,0 +1,105 @@
+"""Event sockets: a SUB per (worker, rank), drained in its own task into a Feed.
+
+What the bytes mean is kvindex's; here they are only received, quickly enough that a
+publisher never has to drop, and in slices short enough that requests never wait.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+import zmq
+import zmq.asyncio
+from kvindex.feed import Feed
+from zmq.utils.monitor import parse_monitor_message
+
+from kvindex.events import UndecodableBatch
+from kvindex.wire import vllm
+
+log = logging.getLogger(__name__)
+
+SLICE_S = 0.002
+RECEIVE_LIMIT = 100_000
+"""Batches a socket may hold before ZMQ drops; a drop shows as a gap."""
+RECONNECT_MS = 100
+RECONNECT_LIMIT_MS = 5_000
+
+
+class EventSockets:
+    """Makes the SUB sockets of all feeds, in one ZMQ context."""
+
+    def __init__(self) -> None:
+        self._context = zmq.asyncio.Context()
+
+    def close(self) -> None:
+        self._context.destroy(linger=0)
+
+    async def follow(
+        self, feed: Feed, endpoint: str, connection_lost: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Feed `feed` from a publisher that binds `endpoint`, until cancelled.
+
+        `connection_lost` runs after each lost connection (the worker's start time is
+        read there). Raises zmq.ZMQError for an endpoint ZMQ cannot connect to.
+        """
+        socket = self._context.socket(zmq.SUB)
+        try:
+            self._prepare(socket)
+            changes = socket.get_monitor_socket(
+                zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+            )
+            socket.connect(endpoint)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._drain(socket, feed))
+                tasks.create_task(self._watch(changes, feed, connection_lost))
+        finally:
+            socket.disable_monitor()
+            socket.close(linger=0)
+
+    def _prepare(self, socket: zmq.asyncio.Socket) -> None:
+        socket.set(zmq.RCVHWM, RECEIVE_LIMIT)
+        socket.set(zmq.RECONNECT_IVL, RECONNECT_MS)
+        socket.set(zmq.RECONNECT_IVL_MAX, RECONNECT_LIMIT_MS)
+        # A worker's machine that vanishes sends no FIN: ask it now and then.
+        socket.set(zmq.HEARTBEAT_IVL, 5_000)
+        socket.set(zmq.HEARTBEAT_TIMEOUT, 15_000)
+        socket.set(zmq.IPV6, 1)
+        socket.subscribe(b"")
+
+    async def _drain(self, socket: zmq.asyncio.Socket, feed: Feed) -> None:
+        plain: zmq.Socket[bytes] = zmq.Socket.shadow(socket)
+        while True:
+            await socket.poll()
+            _receive_slice(plain, feed)
+            await asyncio.sleep(0)
+
+    async def _watch(
+        self,
+        changes: zmq.asyncio.Socket,
+        feed: Feed,
+        connection_lost: Callable[[], Awaitable[None]],
+    ) -> None:
+        while True:
+            change = parse_monitor_message(await changes.recv_multipart())
+            if change["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                feed.connected()
+            elif change["event"] == zmq.EVENT_DISCONNECTED:
+                feed.disconnected("connection lost")
+                await connection_lost()
+
+
+def _receive_slice(socket: "zmq.Socket[bytes]", feed: Feed) -> None:
+    """Hand waiting batches to the feed, for at most SLICE_S."""
+    end = time.monotonic() + SLICE_S
+    while time.monotonic() < end:
+        try:
+            frames = socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return
+        try:
+            _, sequence, payload = vllm.decode_frames(frames)
+        except UndecodableBatch as error:
+            feed.unframed(str(error))
+            continue
+        feed.receive(sequence, payload)

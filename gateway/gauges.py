@@ -1,0 +1,100 @@
+"""Metrics read at each scrape: workers, feeds, index. Nothing is written here."""
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from gateway.metrics import PREFIX
+from kvindex.index import Indexes
+from kvindex.standing import FeedState
+from router.pool import WorkerPool
+from router.worker import WorkerState
+
+OWNER = ("worker", "rank")
+
+
+class Gauges:
+    """Reads the state of a fleet and an index."""
+
+    def __init__(self, pool: WorkerPool, indexes: Indexes) -> None:
+        self._pool = pool
+        self._indexes = indexes
+
+    def read(self) -> Iterator[Metric]:
+        """Every metric, with the values of now."""
+        yield from self._workers()
+        yield from self._feeds()
+        indexes = self._indexes.all
+        memory = self._indexes.memory
+        yield _gauge("index_blocks", "Blocks indexed", sum(i.blocks for i in indexes))
+        yield _gauge("index_bytes", "Memory of the index, estimated", memory.used_bytes)
+        yield _gauge("index_limit_bytes", "Bound of the index", memory.limit_bytes)
+        refused = sum(index.refused for index in indexes)
+        yield _counter("index_refused_blocks", "Blocks refused at the bound", refused)
+
+    def _workers(self) -> Iterator[Metric]:
+        requests = GaugeMetricFamily(
+            PREFIX + "inflight_requests", "Requests in flight", labels=("worker",)
+        )
+        tokens = GaugeMetricFamily(
+            PREFIX + "inflight_uncached_tokens",
+            "Uncached prompt tokens in flight, until their first token",
+            labels=("worker",),
+        )
+        states = GaugeMetricFamily(
+            PREFIX + "worker_state",
+            "1 for the state a worker is in",
+            labels=("worker", "state"),
+        )
+        for worker in self._pool.workers:
+            requests.add_metric([worker.url], worker.inflight_requests)
+            tokens.add_metric([worker.url], worker.inflight_tokens)
+            for state in WorkerState:
+                states.add_metric([worker.url, state], worker.state is state)
+        yield from (requests, tokens, states)
+
+    def _feeds(self) -> Iterator[Metric]:
+        states = GaugeMetricFamily(
+            PREFIX + "feed_state",
+            "1 for the state a feed of KV events is in",
+            labels=(*OWNER, "state"),
+        )
+        events = CounterMetricFamily(
+            PREFIX + "kv_events", "KV events applied", labels=(*OWNER, "kind")
+        )
+        undecodable = CounterMetricFamily(
+            PREFIX + "undecodable_events",
+            "KV events that could not be used",
+            labels=(*OWNER, "reason"),
+        )
+        troubles = {
+            name: CounterMetricFamily(PREFIX + name, text, labels=OWNER)
+            for name, text in (
+                ("event_gaps", "Times batches of KV events were missed"),
+                ("worker_restarts", "Restarts of a worker seen by its events"),
+                ("orphan_events", "KV events whose parent block was unknown"),
+            )
+        }
+        for worker in self._pool.workers:
+            for rank, knowledge in worker.knowledge.items():
+                owner, feed = [worker.url, str(rank)], knowledge.feed
+                counters = feed.counters
+                for state in FeedState:
+                    states.add_metric([*owner, state], feed.state is state)
+                for kind in ("stored", "removed", "cleared"):
+                    events.add_metric([*owner, kind], getattr(counters, kind))
+                for reason, count in counters.undecodable.items():
+                    undecodable.add_metric([*owner, reason], count)
+                troubles["event_gaps"].add_metric(owner, counters.gaps)
+                troubles["worker_restarts"].add_metric(owner, counters.restarts)
+                troubles["orphan_events"].add_metric(owner, counters.orphans)
+        yield from (states, events, undecodable, *troubles.values())
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(PREFIX + name, text, value=value)
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(PREFIX + name, text, value=value)

@@ -1,0 +1,41 @@
+"""What happens now and then: feeds' clocks, the index's sweeps, the loop's lag."""
+
+import asyncio
+import time
+
+from gateway.metrics import Metrics
+from kvindex.index import Indexes
+from router.pool import WorkerPool
+
+TICK_S = 1.0
+LAG_PERIOD_S = 0.1
+SWEEP_BLOCKS = 2_000
+"""Blocks swept at a time: about a millisecond."""
+
+
+class Housekeeping:
+    """Periodic work of one gateway."""
+
+    def __init__(self, pool: WorkerPool, indexes: Indexes, metrics: Metrics) -> None:
+        self._pool = pool
+        self._indexes = indexes
+        self._metrics = metrics
+
+    async def run(self) -> None:
+        """Tick the feeds and sweep the index, until cancelled."""
+        while True:
+            for worker in self._pool.workers:
+                for knowledge in worker.knowledge.values():
+                    knowledge.feed.tick()
+                await asyncio.sleep(0)
+            while self._indexes.sweep(SWEEP_BLOCKS):  # noqa: ASYNC110 - work in slices
+                await asyncio.sleep(0)
+            await asyncio.sleep(TICK_S)
+
+    async def watch_loop(self) -> None:
+        """Observe how late the event loop's timers fire, until cancelled."""
+        observe = self._metrics.event_loop_lag_seconds.observe
+        while True:
+            due = time.monotonic() + LAG_PERIOD_S
+            await asyncio.sleep(LAG_PERIOD_S)
+            observe(max(0.0, time.monotonic() - due))

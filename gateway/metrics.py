@@ -1,0 +1,161 @@
+"""Prometheus metrics of one gateway: what was predicted and delivered, how fast.
+
+Counters and histograms are written where things happen; gauges of workers, feeds and
+the index are read when somebody scrapes (see `watch`). No label takes a value a client
+chose: endpoints are the gateway's own names, models are those that workers list.
+"""
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+)
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PREFIX = "kv_gateway_"
+FAST = (
+    0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005,
+    0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0,
+)  # fmt: skip
+SLOW = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+    1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0,
+)  # fmt: skip
+
+
+class Metrics:
+    """Every metric the gateway writes, in a registry of its own."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # they double the page and tell nothing here
+        self.registry = CollectorRegistry(auto_describe=True)
+        self._requests_and_times()
+        self._tokens()
+        self._troubles()
+
+    def _requests_and_times(self) -> None:
+        self.requests = self._counter(
+            "requests", "Requests answered", ("endpoint", "status")
+        )
+        self.request_seconds = self._histogram(
+            "request_seconds", "From request to end of answer", SLOW, ("endpoint",)
+        )
+        self.first_token_seconds = self._histogram(
+            "first_token_seconds",
+            "From request to the answer's first byte of content",
+            SLOW,
+            ("worker",),
+        )
+        self.render_seconds = self._histogram(
+            "render_seconds", "Rendering a request, waiting included", FAST
+        )
+        self.template_seconds = self._histogram(
+            "template_seconds", "Applying the chat template", FAST
+        )
+        self.tokenize_seconds = self._histogram(
+            "tokenize_seconds", "Turning text into token ids", FAST
+        )
+        self.match_seconds = self._histogram(
+            "match_seconds", "Finding held prefixes in the index", FAST
+        )
+        self.decide_seconds = self._histogram(
+            "decide_seconds", "Choosing a worker, matching included", FAST
+        )
+        self.event_loop_lag_seconds = self._histogram(
+            "event_loop_lag_seconds", "How late a timer of the event loop fires", FAST
+        )
+
+    def _tokens(self) -> None:
+        self.prompt_tokens = self._counter(
+            "prompt_tokens", "Prompt tokens sent", ("worker",)
+        )
+        self.reported_prompt_tokens = self._counter(
+            "reported_prompt_tokens",
+            "Prompt tokens of requests whose worker reported cached tokens: the "
+            "denominator of the hit rates",
+            ("worker",),
+        )
+        self.predicted_hit_tokens = self._counter(
+            "predicted_hit_tokens",
+            "Prompt tokens the decision took as held by the chosen worker",
+            ("worker",),
+        )
+        self.best_hit_tokens = self._counter(
+            "best_hit_tokens",
+            "Prompt tokens held by the candidate that held most",
+            ("worker",),
+        )
+        self.delivered_hit_tokens = self._counter(
+            "delivered_hit_tokens",
+            "Prompt tokens the worker reported as cached",
+            ("worker",),
+        )
+        self.prediction_error_tokens = self._counter(
+            "prediction_error_tokens",
+            "Difference of predicted and delivered hit tokens, summed over requests",
+            ("worker",),
+        )
+        self.unreported_requests = self._counter(
+            "unreported_requests",
+            "Requests whose worker reported no cached tokens",
+            ("worker",),
+        )
+
+    def _troubles(self) -> None:
+        self.not_rendered = self._counter(
+            "not_rendered", "Requests routed without token ids", ("reason",)
+        )
+        self.retries = self._counter(
+            "retries", "Requests sent to another worker", ("reason",)
+        )
+        self.upstream_failures = self._counter(
+            "upstream_failures", "Exchanges a worker did not finish", ("worker", "kind")
+        )
+        self.client_disconnects = self._counter(
+            "client_disconnects", "Clients that left before their answer ended", ()
+        )
+        self.client_ranks_dropped = self._counter(
+            "client_ranks_dropped", "Data-parallel rank headers of clients, dropped", ()
+        )
+        self.errors = self._counter(
+            "internal_errors", "Faults of the gateway itself, each logged", ("where",)
+        )
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
+        return Counter(PREFIX + name, text, labels, registry=self.registry)
+
+    def _histogram(
+        self,
+        name: str,
+        text: str,
+        buckets: tuple[float, ...],
+        labels: tuple[str, ...] = (),
+    ) -> Histogram:
+        return Histogram(
+            PREFIX + name, text, labels, buckets=buckets, registry=self.registry
+        )
+
+    def watch(self, read: Callable[[], Iterable[Metric]]) -> None:
+        """Add metrics that are read at each scrape."""
+        self.registry.register(_Reader(read))
+
+    def exposition(self) -> bytes:
+        """The page of `GET /metrics`, in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class _Reader(Collector):
+    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        return self._read()
+
+    def describe(self) -> Iterable[Metric]:
+        return ()

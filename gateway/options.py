@@ -1,0 +1,210 @@
+"""How an option is declared once and read from the command line and the environment.
+
+A field of a frozen Struct, annotated with `option(...)`, is the only place where an
+option exists: the argparse flag, the `KV_GATEWAY_*` variable, `--help` and the table
+of the README are made from it. It is no configuration itself: see config.py.
+"""
+
+import argparse
+import os
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import msgspec
+
+from gateway.errors import ConfigError
+
+C = TypeVar("C", bound=msgspec.Struct)
+
+ENVIRONMENT_PREFIX = "KV_GATEWAY_"
+SECONDS = 1.0
+MINUTES = 60 * SECONDS
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+
+def option(
+    help_text: str,
+    *,
+    metavar: str | None = None,
+    parse: Callable[[str], Any] | None = None,
+    shown_default: str | None = None,
+) -> msgspec.Meta:
+    """Metadata of one option: its help, and how text becomes a value."""
+    extra = {"metavar": metavar, "parse": parse, "shown_default": shown_default}
+    return msgspec.Meta(description=help_text, extra=extra)
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """One declared option, read off a Struct's field."""
+
+    name: str
+    """The field's name; the flag is `--name` with dashes."""
+    type: Any
+    default: Any
+    help: str
+    metavar: str | None
+    parse: Callable[[str], Any] | None
+    shown_default: str | None
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.name.upper()
+
+    @property
+    def repeatable(self) -> bool:
+        return get_origin(self.type) is tuple
+
+    @property
+    def choices(self) -> tuple[str, ...] | None:
+        return get_args(self.type) if get_origin(self.type) is Literal else None
+
+    def from_text(self, text: str) -> Any:
+        """The value of one piece of text; ConfigError if it is none."""
+        try:
+            return self._convert(text)
+        except (ValueError, argparse.ArgumentTypeError) as error:
+            raise ConfigError(f"{self.flag} {text!r}: {error}") from None
+
+    def _convert(self, text: str) -> Any:
+        if self.parse is not None:
+            return self.parse(text)
+        if self.choices is not None:
+            if text not in self.choices:
+                raise ValueError(f"is none of {', '.join(self.choices)}")
+            return text
+        kind = _scalar(self.type)
+        if kind is bool:
+            return _boolean(text)
+        return kind(text)
+
+    def from_environment(self, text: str) -> Any:
+        """The value of an environment variable; repeatable ones split at commas."""
+        if not self.repeatable:
+            return self.from_text(text)
+        pieces = (piece.strip() for piece in text.split(","))
+        return tuple(self.from_text(piece) for piece in pieces if piece)
+
+    def default_text(self) -> str:
+        """The default as `--help` and the README show it."""
+        if self.shown_default is not None:
+            return self.shown_default
+        if self.default in (None, ()):
+            return "none"
+        if isinstance(self.default, bool):
+            return "on" if self.default else "off"
+        if isinstance(self.default, int) and self.default and self.default % MIB == 0:
+            return f"{self.default} ({self.default // MIB} MiB)"
+        return f"{self.default:g}" if _is_float(self.default) else str(self.default)
+
+
+def _is_float(value: object) -> bool:
+    return isinstance(value, float)
+
+
+def _boolean(text: str) -> bool:
+    known = {"1": True, "true": True, "yes": True, "on": True}
+    known |= {"0": False, "false": False, "no": False, "off": False}
+    if text.lower() not in known:
+        raise ValueError("is neither true nor false")
+    return known[text.lower()]
+
+
+def _scalar(kind: Any) -> Any:
+    """The plain type behind `X | None` and `tuple[X, ...]`."""
+    if get_origin(kind) in (types.UnionType, typing.Union):
+        return next(arg for arg in get_args(kind) if arg is not type(None))
+    if get_origin(kind) is tuple:
+        return get_args(kind)[0]
+    return kind
+
+
+def options_of(config: type[msgspec.Struct]) -> Iterator[Option]:
+    """Every declared option of a configuration, in the order of its fields."""
+    hints = typing.get_type_hints(config, include_extras=True)
+    for field in msgspec.structs.fields(config):
+        annotation = hints[field.name]
+        kind, meta = get_args(annotation)
+        extra = meta.extra or {}
+        yield Option(
+            name=field.name,
+            type=kind,
+            default=field.default,
+            help=meta.description or "",
+            metavar=extra["metavar"],
+            parse=extra["parse"],
+            shown_default=extra["shown_default"],
+        )
+
+
+def add_arguments(
+    parser: argparse.ArgumentParser, config: type[msgspec.Struct]
+) -> None:
+    """Give the parser a flag for each option of the configuration."""
+    for declared in options_of(config):
+        text = f"{declared.help} (default: {declared.default_text()})"
+        text = text.replace("%", "%%")
+        if declared.type is bool:
+            parser.add_argument(
+                declared.flag,
+                dest=declared.name,
+                action=argparse.BooleanOptionalAction,
+                default=None,
+                help=text,
+            )
+            continue
+        parser.add_argument(
+            declared.flag,
+            dest=declared.name,
+            action="append" if declared.repeatable else "store",
+            metavar=declared.metavar or declared.name.upper(),
+            help=text,
+        )
+
+
+def read(
+    config: type[C],
+    arguments: argparse.Namespace,
+    environment: Mapping[str, str] = os.environ,
+) -> C:
+    """The configuration: flags win over the environment, which wins over defaults.
+
+    Raises ConfigError, one line naming the option and its value.
+    """
+    values: dict[str, Any] = {}
+    for declared in options_of(config):
+        given = getattr(arguments, declared.name, None)
+        if given is None:
+            text = environment.get(declared.variable)
+            if text is not None:
+                values[declared.name] = declared.from_environment(text)
+        elif isinstance(given, list):
+            values[declared.name] = tuple(declared.from_text(text) for text in given)
+        elif isinstance(given, bool):
+            values[declared.name] = given
+        else:
+            values[declared.name] = declared.from_text(given)
+    return config(**values)
+
+
+def markdown_table(config: type[msgspec.Struct]) -> str:
+    """The option table of the README."""
+    rows = ["| option | default | what it does |", "|---|---|---|"]
+    for declared in options_of(config):
+        metavar = "" if declared.type is bool else f" {_metavar(declared)}"
+        flag = f"`{declared.flag}{metavar}`"
+        rows.append(f"| {flag} | {declared.default_text()} | {declared.help} |")
+    return "\n".join(rows) + "\n"
+
+
+def _metavar(declared: Option) -> str:
+    if declared.choices is not None:
+        return "\\|".join(declared.choices)
+    return (declared.metavar or declared.name.upper()).replace("|", "\\|")

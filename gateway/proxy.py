@@ -1,0 +1,229 @@
+"""One request through one worker, or two: decide, send, retry once, relay, account.
+
+What may be tried again is the design's rule: at most one further worker, at once, and
+only where the first cannot have acted on the request (no connection, or a reused
+connection that was already closed) or said it is busy (429, 503). Everything else is
+the client's to know.
+"""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+from aiohttp import web
+
+from gateway.account import Account, Accounts
+from gateway.errors import ConnectFailed, GatewayError, NoWorker, StaleConnection
+from gateway.headers import RawHeaders, first, to_worker
+from gateway.metrics import Metrics
+from gateway.origin import Origin
+from gateway.relay import relay
+from gateway.upstream import UpstreamRequest, Upstreams
+from gateway.upstream_response import UpstreamResponse
+from router import pool
+from router.decision import Decision
+from router.request import RouteRequest
+from router.router import Router
+
+log = logging.getLogger(__name__)
+
+RANK_HEADER = b"X-data-parallel-rank"
+BUSY = (429, 503)
+
+
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """A client's request as it is to reach a worker, whichever that will be."""
+
+    method: str
+    target: bytes
+    """Path and query, as the client sent them."""
+    headers: RawHeaders
+    request_id: bytes
+    body: bytes | AsyncIterator[bytes]
+    length: int | None
+    endpoint: str
+    """The label of metrics."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the body can be sent a second time."""
+        return isinstance(self.body, bytes)
+
+
+class Attempt(msgspec.Struct, kw_only=True):
+    """A decision that was sent, and the head of its answer."""
+
+    decision: Decision
+    account: Account
+    response: UpstreamResponse
+
+    @property
+    def busy(self) -> bool:
+        return self.response.status in BUSY
+
+    def abandon(self) -> None:
+        """Another worker answers in its place."""
+        self.response.abort()
+        self.account.failed("busy")
+
+
+class Proxy:
+    """Sends requests where the router says, and tells it what became of them."""
+
+    def __init__(
+        self,
+        *,
+        router: Router,
+        upstreams: Upstreams,
+        accounts: Accounts,
+        metrics: Metrics,
+        client_rank: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._router = router
+        self._upstreams = upstreams
+        self._accounts = accounts
+        self._metrics = metrics
+        self._client_rank = client_rank
+        self._clock = clock
+        self._origins: dict[str, Origin] = {}
+
+    async def forward(
+        self, request: web.Request, outgoing: Outgoing, route: RouteRequest
+    ) -> web.StreamResponse:
+        """Answer the client with a worker's answer; GatewayError where none came."""
+        begun = self._clock()
+        attempt = await self._answered(outgoing, route, begun)
+        account = attempt.account
+        try:
+            response = await relay(
+                request,
+                attempt.response,
+                request_id=outgoing.request_id,
+                observer=account,
+            )
+            account.ended(response.error)
+            return response
+        except GatewayError as error:
+            account.ended(error)
+            raise
+        finally:
+            account.failed("client")  # only where nothing else has ended it
+
+    async def _answered(
+        self, outgoing: Outgoing, route: RouteRequest, begun: float
+    ) -> Attempt:
+        """The answer to relay: the first worker's, or a second one's."""
+        decision = self._decide(route)
+        try:
+            attempt = await self._attempt(outgoing, decision, begun)
+        except (ConnectFailed, StaleConnection) as error:
+            if not error.retryable:
+                raise
+            return await self._second(outgoing, route, decision, error, begun)
+        if attempt.busy and outgoing.repeatable:
+            return await self._instead_of(attempt, outgoing, route, begun)
+        return attempt
+
+    async def _second(
+        self,
+        outgoing: Outgoing,
+        route: RouteRequest,
+        failed: Decision,
+        error: ConnectFailed | StaleConnection,
+        begun: float,
+    ) -> Attempt:
+        """Send once more after a first try that reached nobody."""
+        try:
+            decision = self._decide(_without(route, failed))
+        except NoWorker:
+            if isinstance(error, ConnectFailed):
+                raise error from None
+            decision = self._decide(route)  # the same worker, by a new connection
+        stale = isinstance(error, StaleConnection)
+        self._metrics.retries.labels("stale" if stale else "connect").inc()
+        return await self._attempt(outgoing, decision, begun)
+
+    async def _instead_of(
+        self, busy: Attempt, outgoing: Outgoing, route: RouteRequest, begun: float
+    ) -> Attempt:
+        """Another worker's answer in place of a 429 or 503, if there is one."""
+        try:
+            decision = self._decide(_without(route, busy.decision))
+        except NoWorker:
+            return busy
+        try:
+            self._metrics.retries.labels("busy").inc()
+            attempt = await self._attempt(outgoing, decision, begun)
+        except GatewayError:
+            return busy
+        except BaseException:
+            busy.abandon()
+            raise
+        busy.abandon()
+        return attempt
+
+    def _decide(self, route: RouteRequest) -> Decision:
+        with self._metrics.decide_seconds.time():
+            try:
+                decision = self._router.decide(route)
+            except pool.NoWorker as error:
+                raise NoWorker(str(error)) from None
+        return decision
+
+    async def _attempt(
+        self, outgoing: Outgoing, decision: Decision, begun: float
+    ) -> Attempt:
+        """Send to the decision's worker; the head of its answer, or what failed."""
+        account = self._accounts.open(decision, begun)
+        origin = self._origin(decision.worker.url)
+        try:
+            decision.sent()
+            response = await self._upstreams.send(
+                origin, self._upstream_request(outgoing, decision)
+            )
+            account.answered(response)
+            return Attempt(decision=decision, account=account, response=response)
+        except GatewayError as error:
+            if isinstance(error, ConnectFailed | StaleConnection):
+                self._upstreams.drop(origin)
+            account.ended(error)
+            raise
+        except BaseException:
+            account.failed("client")
+            raise
+
+    def _upstream_request(
+        self, outgoing: Outgoing, decision: Decision
+    ) -> UpstreamRequest:
+        drop, extra = frozenset[bytes](), []
+        if not self._client_rank:
+            drop = frozenset({RANK_HEADER.lower()})
+            if decision.worker.pinned:
+                extra.append((RANK_HEADER, b"%d" % decision.rank))
+            if first(outgoing.headers, RANK_HEADER.lower()) is not None:
+                self._metrics.client_ranks_dropped.inc()
+        return UpstreamRequest(
+            method=outgoing.method,
+            target=outgoing.target,
+            headers=to_worker(
+                outgoing.headers,
+                request_id=outgoing.request_id,
+                drop=drop,
+                extra=extra,
+            ),
+            body=outgoing.body,
+            length=outgoing.length,
+        )
+
+    def _origin(self, url: str) -> Origin:
+        origin = self._origins.get(url)
+        if origin is None:
+            origin = self._origins[url] = Origin.parse(url)
+        return origin
+
+
+def _without(route: RouteRequest, decision: Decision) -> RouteRequest:
+    exclude = route.exclude | {decision.worker.url}
+    return msgspec.structs.replace(route, exclude=exclude)

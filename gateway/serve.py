@@ -1,0 +1,57 @@
+"""`kv-gateway serve`: one gateway on one port, until a signal."""
+
+import asyncio
+import errno
+import logging
+import signal
+
+import uvloop
+from aiohttp import web
+
+from gateway.app import Gateway
+from gateway.config import Config
+from gateway.errors import ConfigError
+from gateway.server import make_runner
+
+log = logging.getLogger(__name__)
+
+SHUTDOWN_S = 10.0
+
+
+def serve(config: Config) -> int:
+    """Serve until SIGTERM or SIGINT; exit status 0. Raises ConfigError."""
+    gateway = Gateway(config)
+    uvloop.run(_serve(gateway))
+    return 0
+
+
+async def _serve(gateway: Gateway) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    app = await gateway.start()
+    try:
+        runner = make_runner(app, shutdown_s=SHUTDOWN_S)
+        await runner.setup()
+        try:
+            print(f"ready {await _listen(runner, gateway.config)}", flush=True)  # noqa: T201
+            await stopped.wait()
+        finally:
+            await runner.cleanup()
+    finally:
+        await gateway.stop()
+
+
+async def _listen(runner: web.AppRunner, config: Config) -> str:
+    """Open the port; the URL it is reached by."""
+    site = web.TCPSite(runner, config.host, config.port, reuse_address=True)
+    try:
+        await site.start()
+    except OSError as error:
+        where = f"{config.host}:{config.port}"
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"--port: {where} is in use") from None
+        raise ConfigError(f"cannot listen on {where}: {error.strerror}") from None
+    host, port = runner.addresses[0][:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

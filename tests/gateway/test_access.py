@@ -1,0 +1,55 @@
+"""Which paths reach a worker, and who may see /gateway."""
+
+import pytest
+
+from gateway.access import check_admin, is_proxied
+from gateway.errors import Forbidden, Unauthorized
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/responses", "/v1/responses/abc/cancel", "/v1/embeddings", "/tokenize",
+     "/inference/v1/generate", "/rerank"],
+)  # fmt: skip
+def test_inference_paths_are_proxied(path: str) -> None:
+    """What clients use of a worker passes."""
+    assert is_proxied(path, ())
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/kv_cache_events", "/update_weights", "/collective_rpc", "/reset_prefix_cache",
+     "/sleep", "/wake_up", "/pause", "/server_info", "/kv_event_sources", "/load",
+     "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/../sleep",
+     "/v1/./../sleep", "/v1//../sleep", "//sleep", "/", "/v1", "/v10/x", "/tokenizer"],
+)  # fmt: skip
+def test_control_routes_are_closed(path: str) -> None:
+    """What steers a worker does not, however it is written."""
+    assert not is_proxied(path, ())
+
+
+def test_further_prefix() -> None:
+    """--proxy-path opens a path and what is below it, not what begins alike."""
+    assert is_proxied("/sleep", ("/sleep",))
+    assert is_proxied("/sleep/now", ("/sleep",))
+    assert not is_proxied("/sleepy", ("/sleep",))
+    assert not is_proxied("/sleep/../x", ("/sleep",))
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])
+def test_loopback_needs_no_key(peer: str) -> None:
+    """Peers on the machine are let in."""
+    check_admin(peer, None, None)
+
+
+def test_others_need_the_key() -> None:
+    """From elsewhere: 403 without a configured key, 401 with a wrong one."""
+    with pytest.raises(Forbidden):
+        check_admin("10.0.0.1", "Bearer x", None)
+    with pytest.raises(Unauthorized):
+        check_admin("10.0.0.1", None, "secret")
+    with pytest.raises(Unauthorized):
+        check_admin("10.0.0.1", "Bearer nope", "secret")
+    with pytest.raises(Forbidden):
+        check_admin(None, None, None)
+    check_admin("10.0.0.1", "Bearer secret", "secret")

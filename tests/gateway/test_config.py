@@ -1,0 +1,127 @@
+"""Options: declared once, read from flags and environment, refused in one line."""
+
+import argparse
+
+import pytest
+
+from gateway import config as configuration
+from gateway.config import Config, worker_specs, worker_url
+from gateway.errors import ConfigError
+from gateway.options import add_arguments, markdown_table, options_of, read
+
+
+def parse(*words: str, environment: dict[str, str] | None = None) -> Config:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, Config)
+    return read(Config, parser.parse_args(words), environment or {})
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("w1", "http://w1:8000"),
+        ("w1:9000", "http://w1:9000"),
+        ("http://w1:8000/", "http://w1:8000"),
+        ("http://w1", "http://w1"),
+        ("https://w1/team-a", "https://w1/team-a"),
+        ("[::1]:8001", "http://[::1]:8001"),
+        (" w1 ", "http://w1:8000"),
+    ],
+)
+def test_worker_url(text: str, url: str) -> None:
+    """Bare hosts get a scheme and vLLM's port; URLs keep what they say."""
+    assert worker_url(text) == url
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "http://", "ftp://w1", "http://w1:99999", "http://u:p@w1", "w1:8000/v1",
+     "http://w1?x=1", "http://w 1"],
+)  # fmt: skip
+def test_bad_worker_url(text: str) -> None:
+    """What is no worker's address is refused, naming the option."""
+    with pytest.raises(ConfigError, match="--workers"):
+        parse("--workers", text)
+
+
+def test_defaults_and_flags() -> None:
+    """A flag replaces the default, and nothing else."""
+    config = parse("--workers", "w1,w2", "--policy", "random", "--port", "0")
+    assert config.workers == (("http://w1:8000", "http://w2:8000"),)
+    assert (config.policy, config.port) == ("random", 0)
+    assert config.max_body == 128 * 1024 * 1024
+
+
+def test_environment_below_flags() -> None:
+    """The environment sets what no flag sets; commas separate repeatable ones."""
+    environment = {
+        "KV_GATEWAY_POLICY": "random",
+        "KV_GATEWAY_PORT": "9",
+        "KV_GATEWAY_PROXY_PATH": "/a,/b",
+        "KV_GATEWAY_CLIENT_RANK": "true",
+    }
+    config = parse("--port", "10", environment=environment)
+    assert (config.policy, config.port) == ("random", 10)
+    assert config.proxy_path == ("/a", "/b")
+    assert config.client_rank
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--port", "70000"),
+        ("--port", "x"),
+        ("--policy", "best"),
+        ("--prefill-rate", "0"),
+        ("--prefill-rate", "nan"),
+        ("--max-body", "-1"),
+        ("--kv-events", "w1"),
+        ("--kv-events", "w1#x=tcp://h:1"),
+        ("--offload-weight", "2"),
+        ("--default-chat-template-kwargs", "[1]"),
+        ("--proxy-path", "x"),
+        ("--proxy-path", "/gateway/x"),
+        ("--model", "name="),
+    ],
+)
+def test_bad_values(words: tuple[str, ...]) -> None:
+    """A bad value is one line that names the option."""
+    with pytest.raises(ConfigError) as error:
+        parse(*words)
+    assert words[0] in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("7", 7), ("4 KiB", 4096), ("1M", 1 << 20), ("2GB", 2 << 30)]
+)
+def test_sizes(text: str, value: int) -> None:
+    """Sizes take binary units."""
+    assert configuration.size(text) == value
+
+
+def test_worker_specs_take_their_event_endpoints() -> None:
+    """--kv-events belongs to a worker by URL and rank; duplicates of URLs count once."""
+    config = parse(
+        "--workers", "w1,w2,w1",
+        "--kv-events", "w1=tcp://e:1",
+        "--kv-events", "http://w1:8000#1=tcp://e:2",
+    )  # fmt: skip
+    first, second = worker_specs(config)
+    assert first.kv_events == {0: "tcp://e:1", 1: "tcp://e:2"}
+    assert second.kv_events == {}
+
+
+def test_events_of_an_unknown_worker() -> None:
+    """An event source of no worker is a mistake, not ignored."""
+    config = parse("--workers", "w1", "--kv-events", "w9=tcp://e:1")
+    with pytest.raises(ConfigError, match="w9"):
+        worker_specs(config)
+
+
+def test_table_has_every_option() -> None:
+    """The README's table is made of the same declarations."""
+    table = markdown_table(Config)
+    for declared in options_of(Config):
+        assert declared.flag in table
+        assert declared.help in table
