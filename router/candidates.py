@@ -69,9 +69,7 @@ def _credit(
         if (knowledge := place.worker.knowledge.get(rank)) is not None
     ]
     knowledges = [knowledge for _, knowledge in owners]
-    found = credits(
-        knowledges, rendering.matchable(), offload_weight=offload_weight
-    )
+    found = credits(knowledges, rendering.matchable(), offload_weight=offload_weight)
     for (place, _), credit in zip(owners, found, strict=True):
         place.credits.append(credit)
 

@@ -19,7 +19,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from kvindex.blocks import Namespace
-
 from router.models import ListedModel, name_models
 from router.rate import PREFILL_RATE_PRIOR, PrefillRate
 from router.worker import Worker, WorkerSpec, WorkerState

@@ -7,9 +7,9 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+
 from kvindex.history import History
 from kvindex.knowledge import Knowledge
-
 from router.ledger import Ledger
 from router.models import ListedModel, ModelName
 from router.rate import PrefillRate

@@ -104,7 +104,13 @@ class Fleet:
         feed.receive(sequence, vllm.encode_batch(batch))
 
     def store(
-        self, url: str, ids: Sequence[int], *, rank: int = 0, adapter: str | None = None
+        self,
+        url: str,
+        ids: Sequence[int],
+        *,
+        rank: int = 0,
+        adapter: str | None = None,
+        medium: str = "GPU",
     ) -> list[int]:
         """The worker stores all full blocks of the ids; their engine hashes."""
         size = self.worker(url).block_size_of(rank)
@@ -115,7 +121,7 @@ class Fleet:
             parent=None,
             token_ids=pack_ids(ids[: count * size]),
             block_size=size,
-            medium="GPU",
+            medium=medium,
             adapter=adapter,
             extra_keys=None,
             group=0,

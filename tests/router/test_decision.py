@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvindex.standing import FeedState
 from router import Rendering, RouteRequest, Usage, WorkerState
 from router.decision import Outcome
 from tests.router.fleet import Fleet, prompt
@@ -176,6 +177,68 @@ def test_delivered_tokens_contradict_what_was_believed() -> None:
         predicted.append(decision.hit_tokens)
         decision.finished(Usage(prompt_tokens=400, cached_tokens=0))
     assert predicted == [0, 384, 384, 0, 0]
+
+
+def test_with_live_events_history_counts_until_events_have_spoken() -> None:
+    """Siblings follow at once; five seconds after the first token events decide."""
+    fleet = Fleet(2)
+    request = fleet.request(prompt(1, 401))
+    first = fleet.router.decide(request)
+    first.sent()
+    fleet.clock += 60
+    assert fleet.router.explain(request).workers[0].history_tokens == 400
+    first.first_token()
+    fleet.clock += 4.9
+    assert fleet.router.explain(request).workers[0].history_tokens == 400
+    fleet.clock += 0.2
+    assert fleet.router.explain(request).workers[0].history_tokens == 0
+
+
+@pytest.mark.parametrize("kind", ["connect", "client", "busy"])
+def test_with_live_events_a_failed_request_is_forgotten_soon(kind: str) -> None:
+    """Whether the worker computed anything of it, events tell."""
+    fleet = Fleet(2)
+    request = fleet.request(prompt(1, 401))
+    first = fleet.router.decide(request)
+    first.sent()
+    first.failed(kind)
+    fleet.clock += 5.1
+    fleet.pool.answered(first.worker)
+    assert fleet.router.explain(request).workers[0].history_tokens == 0
+    fleet.clock += 60
+    feed = first.worker.knowledge[0].feed
+    feed.tick()
+    assert feed.state is FeedState.LIVE, "no block had to be stored"
+
+
+def test_finished_requests_without_events_make_a_feed_silent() -> None:
+    """New blocks must have been stored, and nothing was said of them."""
+    fleet = Fleet(1)
+    request = fleet.request(prompt(1, 401))
+    fleet.clock += 1
+    decision = fleet.router.decide(request)
+    decision.first_token()
+    decision.finished(Usage(prompt_tokens=401, cached_tokens=0))
+    fleet.clock += 11
+    feed = fleet.worker("w1").knowledge[0].feed
+    feed.tick()
+    assert feed.state is FeedState.SILENT
+    assert fleet.router.decide(request).hit_tokens == 400, "routed by history"
+
+
+def test_a_rank_that_was_not_asked_for_by_name_is_never_called_silent() -> None:
+    """Another rank may have answered, so its silence proves nothing."""
+    fleet = Fleet()
+    worker = fleet.add("w1", ranks=(0, 1))
+    worker.can_pin_ranks = False
+    fleet.clock += 1
+    for seed in range(4):
+        decision = fleet.router.decide(fleet.request(prompt(seed, 401)))
+        decision.finished(Usage(prompt_tokens=401, cached_tokens=0))
+    fleet.clock += 11
+    for knowledge in worker.knowledge.values():
+        knowledge.feed.tick()
+        assert knowledge.feed.state is FeedState.LIVE
 
 
 def test_a_request_that_never_left_leaves_no_trace() -> None:

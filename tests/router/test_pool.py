@@ -265,6 +265,15 @@ def test_an_alias_first_seen_alone_keeps_its_name() -> None:
     assert worker.base_model == "latest"
 
 
+def test_listing_the_same_again_changes_nothing() -> None:
+    """Polls repeat themselves; names are given once."""
+    fleet = Fleet(1)
+    worker = fleet.worker("w1")
+    names = worker.names
+    fleet.pool.listed(worker, [ListedModel(id="qwen")])
+    assert worker.names is names
+
+
 def test_a_model_nobody_lists_is_taken_for_what_there_is() -> None:
     """Any worker may answer it, from its own model; an empty fleet knows no better."""
     fleet = Fleet(1)

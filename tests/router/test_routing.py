@@ -317,6 +317,32 @@ def test_explain_says_what_was_not_rendered() -> None:
     )
 
 
+def test_the_time_of_each_matching_is_told() -> None:
+    """For a metric; by the timer that was passed in."""
+    fleet = Fleet(2)
+    took: list[float] = []
+    ticks = iter(range(10))
+    router = Router(
+        fleet.pool,
+        KvCacheAware(),
+        on_match=took.append,
+        timer=lambda: float(next(ticks)),
+    )
+    router.explain(fleet.request(prompt(1, 100)))
+    assert took == [1.0]
+
+
+def test_blocks_off_the_gpu_weigh_less() -> None:
+    """They are predicted in full, and cost as much as the weight says."""
+    fleet = Fleet(1)
+    ids = prompt(1, 1_001)
+    fleet.store("w1", ids, medium="CPU")
+    for weight, uncached in ((1.0, 9), (0.5, 505), (0.0, 1_001)):
+        router = Router(fleet.pool, KvCacheAware(), offload_weight=weight)
+        (only,) = router.explain(fleet.request(ids)).workers
+        assert (only.held_tokens, only.uncached_tokens) == (992, uncached)
+
+
 def test_no_worker_left_is_an_error_of_its_own() -> None:
     """With or without one tried before."""
     fleet = Fleet(1)
