@@ -192,6 +192,11 @@ class Feed:
         if size != self.block_size:
             self._changed()
 
+    def unframed(self, why: str) -> None:
+        """A message of the live socket that is no batch at all was skipped."""
+        log.debug("KV events of %s: %s", self.key, why)
+        self._undecodable("frames")
+
     def _follow(self, arrival: Arrival, sequence: int) -> None:
         """Come to the state that the batch's number says."""
         if arrival is Arrival.GAP:

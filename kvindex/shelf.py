@@ -9,6 +9,7 @@ from typing import Protocol
 
 from kvindex.index import Indexes, PrefixIndex
 from kvindex.owner import Owner
+from kvindex.pages import PageShelf, holding_bytes, indexed_size
 
 
 class Shelf(Protocol):
@@ -76,5 +77,9 @@ class BlockShelf:
 
 def shelf_for(indexes: Indexes, model: str, key: Hashable, page_size: int) -> Shelf:
     """A new owner's shelf in the index of its model and block size."""
-    index = indexes.get(model, page_size)
-    return BlockShelf(index, index.add_owner(key))
+    size = indexed_size(page_size)
+    index = indexes.get(model, size)
+    if size == page_size:
+        return BlockShelf(index, index.add_owner(key))
+    owner = index.add_owner(key, holding_bytes=holding_bytes(page_size))
+    return PageShelf(index, owner, page_size)

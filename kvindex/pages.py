@@ -1,0 +1,206 @@
+"""Small pages collected to blocks of at least 16 tokens.
+
+Engines may cut their cache into pages of a few tokens, down to one. Indexed as they are
+they would cost more memory than they tell, so a block of the index is a run of pages,
+cut from the start of the prompt: 16 tokens where the page size divides 16, else the
+least multiple of the page above. A block is held in a medium while all its pages are.
+
+A page has an own hash too, chained like a block's with its size, by which the engine's
+names are kept (`holder.py`). Not here: those names.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import msgpack
+from xxhash import xxh3_64_intdigest
+
+from kvindex.blocks import ID_BYTES
+from kvindex.index import PrefixIndex
+from kvindex.owner import HOLDING_BYTES, Owner
+
+MINIMUM = 16
+"""Tokens; pages below are collected."""
+PAGE_BYTES = 600
+"""Memory of one page: its record and the engine's name for it."""
+
+_SPARE_PAGES = 65_536
+_GPU, _OTHER = 1, 2
+
+
+def indexed_size(page_size: int) -> int:
+    """Tokens of an index block for a worker with pages (or blocks) of this size."""
+    return page_size * -(-MINIMUM // page_size)
+
+
+class _Page:
+    """One page: the pages before it in its block, and the blocks it is part of.
+
+    `block` is the own hash of the block that it completes, if it does. `start` is the
+    own hash of the block before. `token_ids` and `media` reach back to there.
+    """
+
+    __slots__ = (
+        "before",
+        "block",
+        "blocks",
+        "held",
+        "media",
+        "own",
+        "start",
+        "token_ids",
+    )
+
+    def __init__(
+        self,
+        own: int,
+        start: int,
+        previous: "_Page | None",
+        token_ids: bytes,
+        media: bytes | None,
+    ) -> None:
+        self.own = own
+        self.start = start
+        self.before: tuple[_Page, ...] = ()
+        self.token_ids: bytes = token_ids
+        self.media: tuple[bytes, ...] = (media,) if media else ()
+        if previous is not None:
+            self.before = (*previous.before, previous)
+            self.token_ids = previous.token_ids + token_ids
+            self.media = previous.media + self.media
+        self.block: int | None = None
+        self.blocks: dict[int, tuple[_Page, ...]] = {}
+        self.held = 0
+
+
+class PageShelf:
+    """Pages in, index changes out: the `Shelf` of an engine with small pages."""
+
+    def __init__(self, index: PrefixIndex, owner: Owner, page_size: int) -> None:
+        self.index = index
+        self.owner = owner
+        self._page_bytes = page_size * ID_BYTES
+        self._block_bytes = index.block_size * ID_BYTES
+        self._per_block = index.block_size // page_size
+        self._pages: dict[int, _Page] = {}
+        self._prepared: dict[int, _Page] = {}
+
+    def prepare(
+        self,
+        parent: int,
+        own: Sequence[int],
+        token_ids: bytes,
+        media: Mapping[int, bytes],
+    ) -> None:
+        """Say what the pages of the next `store_run` are made of."""
+        self._prepared = {}
+        start, previous = _goes_on(parent, self._pages.get(parent))
+        for position, page_hash in enumerate(own):
+            page = self._pages.get(page_hash)
+            if page is None:
+                at = position * self._page_bytes
+                part = token_ids[at : at + self._page_bytes]
+                page = _Page(page_hash, start, previous, part, media.get(position))
+                if len(page.token_ids) == self._block_bytes:
+                    page.block = _block_hash(page)
+                self._prepared[page_hash] = page
+            start, previous = _goes_on(start, page)
+
+    def store_run(self, own: Sequence[int], *, on_gpu: bool) -> tuple[int, list[int]]:
+        """Note consecutive pages, up to the first that is refused."""
+        medium = _GPU if on_gpu else _OTHER
+        again: list[int] = []
+        for position, page_hash in enumerate(own):
+            page = self._pages.get(page_hash) or self._prepared[page_hash]
+            had = page.held & medium
+            if not self._enter(page, medium):
+                return position, again
+            if had:
+                again.append(page_hash)
+        return len(own), again
+
+    def _enter(self, page: _Page, medium: int) -> bool:
+        """Hold a page in a medium; False, and nothing changed, where it is refused."""
+        if page.own not in self._pages:
+            if len(self._pages) > self._per_block * self.owner.blocks + _SPARE_PAGES:
+                self.index.refused += 1
+                return False
+            self._pages[page.own] = page
+            if page.block is not None:
+                path = (*page.before, page)
+                for part in path:
+                    part.blocks[page.block] = path
+        had, page.held = page.held, page.held | medium
+        for block, path in page.blocks.items():
+            if all(part.held & medium for part in path):
+                on_gpu = medium == _GPU
+                if not self.index.store(self.owner, block, on_gpu=on_gpu):
+                    page.held = had
+                    self._refuse(page, medium)
+                    return False
+        return True
+
+    def _refuse(self, page: _Page, medium: int) -> None:
+        if not page.held & medium:
+            for block in page.blocks:
+                self.index.remove(self.owner, block, on_gpu=medium == _GPU)
+        self._forget(page)
+
+    def remove(self, own: int, *, on_gpu: bool) -> None:
+        """The page is gone from this medium, and each block it was part of."""
+        page = self._pages.get(own)
+        if page is None:
+            return
+        page.held &= ~(_GPU if on_gpu else _OTHER)
+        for block in page.blocks:
+            self.index.remove(self.owner, block, on_gpu=on_gpu)
+        self._forget(page)
+
+    def _forget(self, page: _Page) -> None:
+        """Delete a page that is not held, unless blocks still wait for its return."""
+        if page.held:
+            return
+        if page.block is not None:
+            for part in (*page.before, page):
+                part.blocks.pop(page.block, None)
+                if not part.held and not part.blocks:
+                    self._pages.pop(part.own, None)
+        elif not page.blocks:
+            self._pages.pop(page.own, None)
+
+    def drop_suspect(self, own: int) -> bool:
+        """Drop a page unless a block it is part of is out of doubt."""
+        if not self.owner.fresh:
+            return False
+        page = self._pages.get(own)
+        if page is None:
+            return True
+        dropped = [self.index.drop_suspect(self.owner, block) for block in page.blocks]
+        if not all(dropped):
+            return False
+        self.remove(own, on_gpu=True)
+        self.remove(own, on_gpu=False)
+        return True
+
+    def clear(self) -> None:
+        """Nothing is held any more."""
+        self._pages = {}
+        self.index.clear(self.owner)
+
+
+def _goes_on(start: int, page: _Page | None) -> tuple[int, _Page | None]:
+    """(own hash of the block before, page before) of what follows `page`."""
+    if page is None:
+        return start, None
+    return (page.start, page) if page.block is None else (page.block, None)
+
+
+def _block_hash(page: _Page) -> int:
+    """As `blocks.chain` has it; the extra key joins those of the pages."""
+    media = [item for key in page.media for item in msgpack.decode(key)]
+    extra = msgpack.encode(media) if media else b""
+    return xxh3_64_intdigest(page.token_ids + extra, page.start)
+
+
+def holding_bytes(page_size: int) -> int:
+    """Memory of one index block at an owner with pages of this size."""
+    return HOLDING_BYTES + indexed_size(page_size) // page_size * PAGE_BYTES
