@@ -28,7 +28,8 @@ def size(text: str) -> int:
     if not match:
         raise ValueError("is no size such as 134217728, 128MiB or 4G")
     unit = (match[2] or "").upper()
-    return int(match[1]) * 1024 ** (" KMGT".index(unit) if unit else 0)
+    power = " KMGT".index(unit) if unit else 0
+    return int(match[1]) << (10 * power)
 
 
 def positive(text: str) -> float:

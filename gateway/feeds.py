@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 
 import zmq
 import zmq.asyncio
-from kvindex.feed import Feed
 from zmq.utils.monitor import parse_monitor_message
 
 from kvindex.events import UndecodableBatch
+from kvindex.feed import Feed
 from kvindex.wire import vllm
 
 log = logging.getLogger(__name__)

@@ -82,7 +82,7 @@ def _figures(samples: Sequence[Sample], predicted: int, error: int) -> Figures:
 
 def table(reports: Mapping[str, PolicyReport]) -> str:
     """The table as text: per policy, a row per worker and one in total."""
-    rows = [("policy", "worker", *COLUMNS)]
+    rows: list[tuple[str, ...]] = [("policy", "worker", *COLUMNS)]
     for policy, report in reports.items():
         for url, figures in report.workers.items():
             rows.append((policy, url.removeprefix("http://"), *_cells(figures)))

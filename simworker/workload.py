@@ -62,10 +62,10 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     products: int = 4
-    system_sentences: tuple[int, int] = (35, 65)
-    turns: tuple[int, int] = (5, 8)
+    system_sentences: tuple[int, int] = (28, 50)
+    turns: tuple[int, int] = (4, 7)
     question_sentences: tuple[int, int] = (2, 4)
-    log_lines: tuple[int, int] = (6, 16)
+    log_lines: tuple[int, int] = (10, 24)
     max_tokens: tuple[int, int] = (60, 160)
     arrival_s: float = 12.0
     gap_s: float = 1.0

@@ -13,8 +13,9 @@ from simworker.cache import BlockCache
 from simworker.publisher import Publisher
 from simworker.runner import Runner
 from simworker.vllm import metrics, tokens
-from simworker.vllm.calls import Body, Call, chat_call, completion_call, read_body
+from simworker.vllm.calls import Call, chat_call, completion_call, read_body
 from simworker.vllm.errors import ApiError, answer_errors, json_answer
+from simworker.vllm.fields import Body
 from simworker.vllm.generation import (
     ChatExchange,
     CompletionExchange,
@@ -46,6 +47,11 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: int
     started: float
     dev_mode: bool
+
+
+async def _sign(request: web.Request, response: web.StreamResponse) -> None:
+    """Say which worker answered, as it was asked: a client behind a gateway can tell."""
+    response.headers["X-Sim-Worker"] = f"http://{request.host}"
 
 
 class VllmApi:
@@ -80,6 +86,7 @@ class VllmApi:
         app.add_routes([web.post(path, handler) for path, handler in posts.items()])
         for path, handler in gets.items():
             app.router.add_get(path, handler, allow_head=False)
+        app.on_response_prepare.append(_sign)
         return app
 
     # --- generating

@@ -6,15 +6,14 @@ Unknown fields are accepted and ignored. Rendering is not done here.
 import json
 import secrets
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from simworker.answers import Limits
+from simworker.vllm import fields
 from simworker.vllm.errors import ApiError, bad_value, not_valid
-
-Body = dict[str, Any]
+from simworker.vllm.fields import Body, is_id
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,21 +30,20 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     return_token_ids: bool
     logprobs: bool
     seed: int
+    stop: tuple[str, ...]
+    stop_token_ids: tuple[int, ...]
     salt: str | None
     prompt_ids: list[int] | None
     read_cache: bool
 
     def limits(self, room: int) -> Limits:
         """What ends an answer when `room` tokens of the context are left."""
-        body = self.body
-        stop = body.get("stop") or ()
-        stop_ids = body.get("stop_token_ids") or ()
         return Limits(
             max_tokens=room if self.max_tokens is None else min(room, self.max_tokens),
-            ignore_eos=body.get("ignore_eos") is True,
-            stop=(stop,) if isinstance(stop, str) else tuple(filter(None, stop)),
-            stop_token_ids=tuple(stop_ids),
-            include_stop=body.get("include_stop_str_in_output") is True,
+            ignore_eos=fields.flag(self.body, "ignore_eos"),
+            stop=self.stop,
+            stop_token_ids=self.stop_token_ids,
+            include_stop=fields.flag(self.body, "include_stop_str_in_output"),
         )
 
 
@@ -116,62 +114,27 @@ def completion_call(body: Body, headers: Mapping[str, str], max_model_len: int) 
 
 def _call(body: Body, headers: Mapping[str, str], limit: str) -> Call:
     request_id = headers.get("X-Request-Id") or body.get("request_id")
-    stream_options = _typed(body, "stream_options", dict) or {}
-    transfer = _typed(body, "kv_transfer_params", dict) or {}
+    stream_options = fields.record(body, "stream_options")
+    transfer = fields.record(body, "kv_transfer_params")
+    choices = fields.integer(body, "n")
     return Call(
         body=body,
         request_id=str(request_id or secrets.token_hex(8)),
-        model=_typed(body, "model", str),
-        choices=_default(_typed(body, "n", int), 1),
-        max_tokens=_typed(body, limit, int),
-        stream=body.get("stream") is True,
-        include_usage=stream_options.get("include_usage") is True,
-        continuous_usage=stream_options.get("continuous_usage_stats") is True,
-        return_token_ids=body.get("return_token_ids") is True,
+        model=fields.text(body, "model"),
+        choices=1 if choices is None else choices,
+        max_tokens=fields.integer(body, limit),
+        stream=fields.flag(body, "stream"),
+        include_usage=fields.flag(stream_options, "include_usage"),
+        continuous_usage=fields.flag(stream_options, "continuous_usage_stats"),
+        return_token_ids=fields.flag(body, "return_token_ids"),
         logprobs=body.get("logprobs") not in (None, False),
-        seed=_default(_typed(body, "seed", int), 0),
-        salt=_typed(body, "cache_salt", str),
-        prompt_ids=_forwarded_ids(transfer),
+        seed=fields.integer(body, "seed") or 0,
+        stop=fields.texts(body, "stop"),
+        stop_token_ids=fields.ids(body, "stop_token_ids"),
+        salt=fields.text(body, "cache_salt"),
+        prompt_ids=fields.forwarded_ids(transfer),
         read_cache=body.get("prompt_logprobs") is None,
     )
-
-
-_KINDS: dict[type, tuple[str, str]] = {
-    str: ("string_type", "Input should be a valid string"),
-    int: ("int_type", "Input should be a valid integer"),
-    dict: ("dict_type", "Input should be a valid dictionary"),
-}
-
-
-def _typed(body: Body, name: str, kind: type) -> Any:
-    value = body.get(name)
-    if value is None or (isinstance(value, kind) and not isinstance(value, bool)):
-        return value
-    if kind is int and isinstance(value, float) and value.is_integer():
-        return int(value)
-    code, message = _KINDS[kind]
-    raise not_valid(code, f"body.{name}", message, value)
-
-
-def _default(value: int | None, default: int) -> int:
-    return default if value is None else value
-
-
-def _forwarded_ids(transfer: Mapping[str, object]) -> list[int] | None:
-    """Token ids that come with the request and replace rendering (vLLM >= 0.32)."""
-    if (value := transfer.get("prompt_token_ids")) is None:
-        return None
-    if not isinstance(value, list) or not value or not all(map(_is_id, value)):
-        message = (
-            "`kv_transfer_params['prompt_token_ids']` must be a non-empty list of "
-            "non-negative integers."
-        )
-        raise bad_value(message, "kv_transfer_params.prompt_token_ids")
-    return value
-
-
-def _is_id(value: object) -> bool:
-    return type(value) is int and value >= 0
 
 
 def _check_messages(body: Body) -> None:
@@ -206,9 +169,9 @@ def _check_prompt(prompt: object) -> None:
         return
     items = prompt if isinstance(prompt, list) else [prompt]
     is_prompts = all(isinstance(item, str) for item in items) or all(
-        isinstance(item, list) and item and all(map(_is_id, item)) for item in items
+        isinstance(item, list) and item and all(map(is_id, item)) for item in items
     )
-    if not isinstance(prompt, list) or not (is_prompts or all(map(_is_id, items))):
+    if not isinstance(prompt, list) or not (is_prompts or all(map(is_id, items))):
         text = "Input should be a valid string"
         raise not_valid("string_type", "body.prompt", text, prompt)
 
@@ -236,11 +199,10 @@ def _check_numbers(body: Body, call: Call, max_model_len: int) -> None:
         raise bad_value(message, "max_tokens", value=wanted)
     if not 1 <= call.choices <= 128:
         raise bad_value(f"n must be at least 1, got {call.choices}.", "n")
-    temperature = body.get("temperature")
-    if isinstance(temperature, int | float) and temperature < 0:
-        got = float(temperature)
-        message = f"temperature must be non-negative, got {got}."
-        raise bad_value(message, "temperature", value=got)
+    temperature = fields.number(body, "temperature")
+    if temperature is not None and temperature < 0:
+        message = f"temperature must be non-negative, got {temperature}."
+        raise bad_value(message, "temperature", value=temperature)
 
 
 def _check_tools(body: Body) -> None:

@@ -13,8 +13,9 @@ from tokenizers import Tokenizer
 from kvindex.blocks import unpack_ids
 from render import Rendered, Renderer, Unrenderable
 from simworker.answers import Answer, Author
-from simworker.vllm.calls import Body, Call
+from simworker.vllm.calls import Call
 from simworker.vllm.errors import ApiError, bad_value, too_long, too_long_with_output
+from simworker.vllm.fields import Body
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

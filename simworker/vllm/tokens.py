@@ -1,8 +1,8 @@
 """`/tokenize` and `/detokenize`: what a worker's rendering is probed with."""
 
 from render import Renderer
-from simworker.vllm.calls import Body
 from simworker.vllm.errors import not_valid
+from simworker.vllm.fields import Body
 from simworker.vllm.planning import Planner, token_list
 
 

@@ -36,6 +36,10 @@ class WorkerConnection:
         """Read only the head of a request."""
         return await self._reader.readuntil(b"\r\n\r\n")
 
+    async def take(self, size: int) -> bytes:
+        """Read exactly `size` bytes."""
+        return await asyncio.wait_for(self._reader.readexactly(size), timeout=WAIT_S)
+
     async def _body(self, head: bytes) -> bytes:
         lower = head.lower()
         if b"\r\ntransfer-encoding: chunked" in lower:

@@ -1,8 +1,5 @@
 """The scheduler on virtual time: how long things take, and what is stored when."""
 
-import gzip
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +9,8 @@ from kvindex.events import AllBlocksCleared, BlockRemoved, BlockStored, KVEvent
 from simworker.cache import BlockCache
 from simworker.engine import Engine, EngineSettings, Job
 from simworker.hashing import BlockHasher, Identity
+from tests.simworker import captures
 
-DATA = Path(__file__).parents[1] / "data" / "vllm"
 SETTINGS = EngineSettings(
     prefill_rate=1000.0,
     decode_rate=10.0,
@@ -219,12 +216,6 @@ def test_an_empty_job_is_refused() -> None:
         Job([], [1])
 
 
-def captured(name: str) -> list[list[dict[str, Any]]]:
-    """The events of each captured batch, as the worker sent them."""
-    with gzip.open(DATA / f"{name}.jsonl.gz", "rt") as lines:
-        return [json.loads(line)["decoded"][1] for line in lines]
-
-
 def plain(event: KVEvent) -> dict[str, Any]:
     """An event with the fields and value forms of the captures."""
 
@@ -250,7 +241,7 @@ def plain(event: KVEvent) -> dict[str, Any]:
 
 def test_evicts_exactly_as_a_real_worker() -> None:
     """The captured prompts over 40 blocks: same hashes, removals, order, batches."""
-    batches = captured("w2_kv_events_live_pubbind")
+    batches = captures.batches("w2_kv_events_live_pubbind")
     hasher = BlockHasher("sha256", seed="0", bytes_hashes=True)
     rig = Rig(blocks=40, block_size=32, hasher=hasher)
     ours = []
@@ -280,13 +271,7 @@ def test_evicts_exactly_as_a_real_worker() -> None:
 
 def test_stores_the_spans_of_a_real_worker() -> None:
     """Captured prompts and outputs store exactly the token spans they stored there."""
-    with gzip.open(DATA / "w1_chat_cases.json.gz", "rt") as file:
-        cases = json.load(file)["cases"]
-    exchanges = [
-        (case["generate"]["request"], case["generate"]["response"])
-        for case in cases.values()
-        if case.get("generate", {}).get("status") == 200
-    ]
+    exchanges = [(each["request"], each["response"]) for each in captures.generated()]
     assert len(exchanges) >= 20
     rig = Rig(block_size=32)
     told: list[tuple[str | None, list[int]]] = []
@@ -303,7 +288,7 @@ def test_stores_the_spans_of_a_real_worker() -> None:
         if isinstance(event, BlockStored)
     )
     names = ("w1_kv_events_replay_dealer", "w1_kv_events_live_pubconnect")
-    batches = [batch for name in names for batch in captured(name)]
+    batches = [batch for name in names for batch in captures.batches(name)]
     theirs = paths(event for batch in batches for event in batch)
     # The capture also has other prompts: only what these requests can have stored.
     due = {
