@@ -50,7 +50,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _sign(request: web.Request, response: web.StreamResponse) -> None:
-    """Say which worker answered, as it was asked: a client behind a gateway can tell."""
+    """Tell a client behind a gateway which worker answered, under what address."""
+    response.headers["Server"] = "uvicorn"
     response.headers["X-Sim-Worker"] = f"http://{request.host}"
 
 
