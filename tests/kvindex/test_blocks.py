@@ -1,0 +1,124 @@
+"""Block hashes: against an independent computation, and their traps."""
+
+import struct
+
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvindex.blocks import Namespace, chain, matchable_blocks, pack_ids, unpack_ids
+
+U32 = st.integers(0, 2**32 - 1)
+
+
+def golden_root(*fields: str | None) -> int:
+    """The namespace hash, written down a second time."""
+    data = b""
+    for field in fields:
+        data += b"\0" if field is None else b"\1"
+        if field is not None:
+            data += struct.pack("<Q", len(field.encode())) + field.encode()
+    return xxhash.xxh3_64(data).intdigest()
+
+
+def test_root_is_the_hash_of_length_prefixed_fields() -> None:
+    """The root follows its definition, field by field."""
+    assert Namespace(model="Qwen/Qwen3-8B").root() == golden_root(
+        "Qwen/Qwen3-8B", None, None
+    )
+    full = Namespace(model="m", adapter="sql", salt="tenant-a")
+    assert full.root() == golden_root("m", "sql", "tenant-a")
+
+
+def test_golden_values() -> None:
+    """Values that must never change: other gateways would no longer agree."""
+    root = Namespace(model="m").root()
+    assert root == xxhash.xxh3_64_intdigest(b"\x01\x01\0\0\0\0\0\0\0m\0\0")
+    ids = list(range(1, 33))
+    first = xxhash.xxh3_64_intdigest(struct.pack("<16I", *ids[:16]), seed=root)
+    second = xxhash.xxh3_64_intdigest(struct.pack("<16I", *ids[16:]), seed=first)
+    assert chain(pack_ids(ids), 16, root) == [first, second]
+
+
+def test_namespaces_do_not_collide() -> None:
+    """No field can pass for another one, empty is not none, surrogates are allowed."""
+    spaces = [
+        Namespace(model="ab"),
+        Namespace(model="a", adapter="b"),
+        Namespace(model="a", salt="b"),
+        Namespace(model="a"),
+        Namespace(model="a", adapter=""),
+        Namespace(model="a", salt=""),
+        Namespace(model="a", salt="\ud800"),
+    ]
+    assert len({space.root() for space in spaces}) == len(spaces)
+
+
+@given(st.lists(U32, max_size=100), st.integers(1, 40), st.integers(0, 2**64 - 1))
+def test_chain_hashes_full_blocks(ids: list[int], size: int, root: int) -> None:
+    """Each full block is hashed with its parent as seed, a rest is not."""
+    expected, parent = [], root
+    for start in range(0, len(ids) - size + 1, size):
+        block = struct.pack(f"<{size}I", *ids[start : start + size])
+        parent = xxhash.xxh3_64_intdigest(block, seed=parent)
+        expected.append(parent)
+    assert chain(pack_ids(ids), size, root) == expected
+
+
+@given(st.lists(U32, min_size=8, max_size=40))
+def test_chain_can_be_continued(ids: list[int]) -> None:
+    """The hash of a block is the root of what follows it."""
+    whole = chain(pack_ids(ids), 4, 7)
+    assert whole[2:] == chain(pack_ids(ids[8:]), 4, whole[1])
+
+
+def test_extra_keys_change_their_block_and_all_after() -> None:
+    """Media tell blocks of equal ids apart."""
+    token_ids = pack_ids(range(12))
+    plain = chain(token_ids, 4, 1)
+    marked = chain(token_ids, 4, 1, {1: b"image"})
+    assert marked[0] == plain[0]
+    assert marked[1] == xxhash.xxh3_64_intdigest(token_ids[16:32] + b"image", plain[0])
+    assert marked[2] != plain[2]
+    assert chain(token_ids, 4, 1, {1: b"", 9: b"x"}) == plain
+
+
+def test_a_middle_block_needs_its_parents() -> None:
+    """[A, B] and [C, B] share nothing."""
+    a, b, c = ([i] * 4 for i in (1, 2, 3))
+    assert not set(chain(pack_ids(a + b), 4, 0)) & set(chain(pack_ids(c + b), 4, 0))
+
+
+def test_block_size_must_be_positive() -> None:
+    """A size of nothing would never end."""
+    with pytest.raises(ValueError, match="block size"):
+        chain(b"", 0, 1)
+
+
+@given(st.lists(U32))
+def test_ids_round_trip(ids: list[int]) -> None:
+    """Packed little-endian, and back."""
+    assert pack_ids(ids) == struct.pack(f"<{len(ids)}I", *ids)
+    assert unpack_ids(pack_ids(ids)) == ids
+
+
+@pytest.mark.parametrize("ids", [[-1], [2**32], ["1"], [None], [1.5]])
+def test_ids_outside_u32_are_refused(ids: list[int]) -> None:
+    """One error for all that is no id."""
+    with pytest.raises(ValueError, match="token ids"):
+        pack_ids(ids)
+
+
+def test_left_over_bytes_are_refused() -> None:
+    """Packed ids have four bytes each."""
+    with pytest.raises(ValueError, match="bytes"):
+        unpack_ids(b"12345")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "blocks"), [(0, 0), (1, 0), (16, 0), (17, 1), (32, 1), (33, 2)]
+)
+def test_a_hit_never_covers_the_last_token(tokens: int, blocks: int) -> None:
+    """(n - 1) // block size, as the engines have it."""
+    assert matchable_blocks(tokens, 16) == blocks
