@@ -226,8 +226,11 @@ def _wire(event: KVEvent) -> dict[str, object]:
     if isinstance(event, AllBlocksCleared):
         return {"type": "AllBlocksCleared"}
     if isinstance(event, BlockRemoved):
-        removed = {"type": "BlockRemoved", "block_hashes": event.hashes}
-        return removed | {"medium": event.medium} | _given(group_idx=event.group)
+        return {
+            "type": "BlockRemoved",
+            "block_hashes": event.hashes,
+            "medium": event.medium,
+        } | _given(group_idx=event.group, locality=event.locality)
     return {
         "type": "BlockStored",
         "block_hashes": event.hashes,

@@ -280,7 +280,8 @@ def test_round_trip_of_all_fields() -> None:
         locality="REMOTE",
         session_id="s",
     )
-    events = (full, removed(1, medium=None), CLEARED, stored(5))
+    gone = removed(1, group=2, medium=None, locality="REMOTE")
+    events = (full, gone, CLEARED, stored(5))
     batch = EventBatch(timestamp=2.0, events=events, rank=3)
     assert decode_batch(encode_batch(batch)) == batch
 

@@ -1,0 +1,328 @@
+"""What one owner's events do: copies, parents, orphans, groups, media."""
+
+import pytest
+
+from kvindex import engine_blocks
+from kvindex.blocks import Namespace, chain
+from kvindex.events import media_key
+from kvindex.feed import FeedSettings
+from tests.kvindex.engine import (
+    CLEARED,
+    MODEL,
+    ROOT,
+    Stream,
+    ids_of,
+    own,
+    removed,
+    stored,
+)
+
+
+def test_copies_need_as_many_removals() -> None:
+    """A block stored three times is there until the third removal."""
+    stream = Stream()
+    stream.send(stored(1, 2))
+    stream.send(stored(2, parent=1))
+    stream.send(stored(2, parent=1))
+    for left in (2, 2, 1):
+        assert stream.held(1, 2) == 2
+        stream.send(removed(2))
+        assert stream.held(1, 2) == left or left == 2
+    assert stream.held(1, 2) == 1
+    stream.send(removed(2))
+    assert stream.feed.counters.removed == 3
+
+
+def test_a_lone_block_0_stored_again_is_a_copy() -> None:
+    """A prompt of exactly one block reuses nothing."""
+    stream = Stream()
+    stream.send(stored(1))
+    stream.send(stored(1))
+    stream.send(removed(1))
+    assert stream.held(1) == 1
+    stream.send(removed(1))
+    assert stream.held(1) == 0
+
+
+def test_blocks_announced_again_from_the_root_are_no_copies() -> None:
+    """A report in full repeats what is reused; one removal ends it."""
+    stream = Stream()
+    stream.send(stored(1, 2))
+    stream.send(stored(1, 2, 3))
+    stream.send(removed(3), removed(2))
+    assert stream.held(1, 2, 3) == 1
+
+
+def test_one_event_may_name_a_block_twice() -> None:
+    """The first content under that name is given up."""
+    stream = Stream()
+    stream.send(stored(1, 2, names=(7, 7)))
+    assert stream.owner.blocks == 1
+    stream.send(removed(7), removed(7))
+    assert stream.owner.blocks == 0
+
+
+def test_a_name_that_gets_another_content() -> None:
+    """The old content is no longer claimed."""
+    stream = Stream()
+    stream.send(stored(1, names=(7,)), stored(1, names=(7,)))
+    stream.send(stored(2, names=(7,)))
+    assert (stream.held(1), stream.held(2)) == (0, 1)
+    stream.send(removed(7))
+    assert stream.owner.blocks == 0
+
+
+def test_one_content_under_two_names() -> None:
+    """It is held until both are removed."""
+    stream = Stream()
+    stream.send(stored(1, names=(7,)))
+    stream.send(stored(1, names=(8,)))
+    stream.send(stored(1, names=(b"9",)), stored(1, names=(b"9",)))
+    stream.send(removed(7), removed(b"9"), removed(8))
+    assert stream.held(1) == 1
+    stream.send(removed(b"9"))
+    assert stream.held(1) == 0
+
+
+def test_two_full_groups_hold_a_block_together() -> None:
+    """A hit needs both: the first to lose it ends it."""
+    stream = Stream()
+    stream.send(stored(1, group=0), stored(1, group=1))
+    stream.send(removed(1, group=1))
+    assert stream.held(1) == 0
+    stream.send(removed(1, group=0))
+    assert stream.owner.blocks == 0
+
+
+@pytest.mark.parametrize("medium", [None, "GPU", "gpu"])
+def test_gpu_media(medium: str | None) -> None:
+    """No medium is the GPU."""
+    stream = Stream()
+    stream.send(stored(1, medium=medium))
+    assert stream.owner.gpu_blocks == 1
+
+
+def test_other_media_do_not_count_as_gpu() -> None:
+    """Nor does a remote GPU; each is removed for itself."""
+    stream = Stream()
+    stream.send(stored(1, medium="CPU"))
+    stream.send(stored(1, medium="STORAGE"))
+    stream.send(stored(2, parent=1, locality="REMOTE"))
+    assert (stream.owner.blocks, stream.owner.gpu_blocks) == (2, 0)
+    stream.send(removed(1, medium="CPU"))
+    assert stream.held(1, 2) == 2
+    stream.send(removed(2))
+    assert stream.held(1, 2) == 2
+    stream.send(removed(2, locality="REMOTE"), removed(1, medium="STORAGE"))
+    assert stream.owner.blocks == 0
+
+
+def test_a_parent_may_be_in_another_medium() -> None:
+    """Or in another group."""
+    stream = Stream()
+    stream.send(stored(1, medium="CPU"))
+    stream.send(stored(2, parent=1, medium="GPU"))
+    assert stream.held(1, 2) == 2
+
+
+def test_media_are_bounded() -> None:
+    """A stream that invents media is rejected."""
+    stream = Stream()
+    for number in range(engine_blocks.MAPS + 5):
+        stream.send(stored(number, medium=f"tier-{number}"))
+    assert stream.feed.counters.rejected == {"media": 5}
+    assert not stream.feed.complete
+
+
+def test_salts_and_adapters_are_namespaces() -> None:
+    """The whole chain follows block 0; nobody else matches."""
+    stream = Stream()
+    stream.send(stored(1, names=(71,), extra_keys=(("a",),)))
+    stream.send(stored(2, names=(72,), parent=71, extra_keys=(None,)))
+    stream.send(
+        stored(1, 2, names=(81, 82), adapter="sql", extra_keys=(("sql",), ("sql",)))
+    )
+    for space, blocks in (
+        (Namespace(model=MODEL), 0),
+        (Namespace(model=MODEL, salt="a"), 2),
+        (Namespace(model=MODEL, salt="b"), 0),
+        (Namespace(model=MODEL, adapter="sql"), 2),
+        (Namespace(model=MODEL, adapter="sql", salt="a"), 0),
+    ):
+        assert stream.held(1, 2, root=space.root()) == blocks
+    stream.send(removed(72), removed(71))
+    assert stream.owner.blocks == 2
+
+
+def test_media_keys_enter_their_block() -> None:
+    """As the request's side computes them."""
+    stream = Stream()
+    stream.send(stored(1, 2, 3, extra_keys=(None, (["img", 3],), None)))
+    hashes = chain(ids_of(1, 2, 3), 16, ROOT, {1: media_key([["img", 3]])})
+    assert stream.index.match(hashes, [stream.owner])[0].blocks == 3
+    assert stream.held(1, 2, 3) == 1
+
+
+def test_extra_keys_that_cannot_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rejected, counted, nothing raised."""
+    stream = Stream()
+
+    def refuse(_items: object) -> bytes:
+        raise RecursionError
+
+    monkeypatch.setattr("kvindex.events.media_key", refuse)
+    stream.send(stored(1, extra_keys=((["x", 1],),)))
+    assert stream.feed.counters.rejected == {"extra_keys": 1}
+    assert stream.owner.blocks == 0
+
+
+def test_orphans_wait_for_their_parent() -> None:
+    """Children and grandchildren, in any order; then all are found."""
+    stream = Stream()
+    stream.lose()
+    stream.send(stored(5, parent=4))
+    stream.send(stored(3, 4, parent=2))
+    stream.send(stored(30, parent=3))
+    assert (stream.feed.orphans, stream.feed.counters.orphans) == (4, 4)
+    assert (stream.owner.blocks, stream.feed.complete) == (0, False)
+    stream.send(stored(1, 2))
+    assert stream.feed.orphans == 0
+    assert (stream.held(1, 2, 3, 4, 5), stream.held(1, 2, 3, 30)) == (5, 4)
+
+
+def test_orphans_have_copies_and_removals() -> None:
+    """As other blocks have; their children wait on."""
+    stream = Stream()
+    stream.send(stored(2, 3, parent=1), stored(3, parent=2), stored(4, parent=3))
+    stream.send(removed(2), removed(99))
+    stream.send(stored(1))
+    assert (stream.held(1), stream.feed.orphans) == (1, 2)
+    stream.send(stored(2, parent=1))
+    assert stream.held(1, 2, 3, 4) == 4
+    stream.send(removed(3))
+    assert stream.held(1, 2, 3) == 3
+    stream.send(removed(3))
+    assert stream.held(1, 2, 3) == 2
+
+
+def test_orphans_are_bounded() -> None:
+    """The oldest go, and are counted."""
+    stream = Stream(settings=FeedSettings(orphan_blocks=10))
+    for block in range(100, 125):
+        stream.send(stored(block, parent=1))
+    assert stream.feed.orphans == 10
+    assert stream.feed.counters.orphans_dropped == 15
+    stream.send(stored(1))
+    assert (stream.held(1, 114), stream.held(1, 115)) == (1, 2)
+
+
+def test_orphans_with_media_and_salt() -> None:
+    """The salt follows from the parent, the media from the event."""
+    stream = Stream()
+    stream.send(stored(2, names=(72,), parent=71, extra_keys=((["img", 0],),)))
+    stream.send(stored(1, names=(71,), extra_keys=(("a",),)))
+    root = Namespace(model=MODEL, salt="a").root()
+    hashes = chain(ids_of(1, 2), 16, root, {1: media_key([["img", 0]])})
+    assert stream.index.match(hashes, [stream.owner])[0].blocks == 2
+
+
+def test_a_block_that_is_its_own_parent() -> None:
+    """One name for two contents: the last one counts, and nothing loops."""
+    stream = Stream()
+    stream.send(stored(7, parent=7))
+    stream.send(stored(7))
+    assert (stream.owner.blocks, stream.feed.orphans) == (1, 0)
+
+
+def test_blocks_refused_at_the_bound() -> None:
+    """The rest of the event is refused with them; the feed is incomplete."""
+    stream = Stream(limit_bytes=1000, block_size=16)
+    stream.send(stored(*range(1, 10)))
+    kept = stream.owner.blocks
+    assert 0 < kept < 9
+    assert stream.feed.counters.refused == 9 - kept
+    assert not stream.feed.complete
+    assert stream.feed.reason == "not all blocks are indexed"
+    stream.send(stored(50, names=(1,)))
+    stream.send(stored(20, parent=9))
+    assert stream.feed.orphans == 1
+    stream.send(CLEARED, stored(1))
+    assert stream.feed.complete
+
+
+def test_orphans_refused_at_the_bound() -> None:
+    """What does not fit is not held."""
+    stream = Stream(limit_bytes=500, block_size=16)
+    stream.send(stored(2, 3, 4, parent=1))
+    stream.send(stored(1))
+    assert stream.owner.blocks == stream.held(1, 2, 3, 4) == 2
+
+
+def test_a_doubt_forgets_copies() -> None:
+    """Removals were missed perhaps: one more ends it."""
+    stream = Stream()
+    stream.send(stored(1), stored(1), stored(2, names=(8,)), stored(2, names=(9,)))
+    stream.lose()
+    stream.send(stored(3))
+    stream.send(removed(1), removed(8))
+    assert (stream.held(1), stream.held(2)) == (0, 0)
+
+
+def test_a_block_stored_again_after_a_doubt_has_one_copy() -> None:
+    """Its earlier copy may have been removed unseen."""
+    stream = Stream()
+    stream.send(stored(1, 2))
+    stream.lose()
+    stream.send(stored(2, parent=1))
+    stream.send(removed(2))
+    assert stream.held(1, 2) == 1
+    stream.send(stored(5, names=(1,)))
+    assert (stream.held(1), stream.held(5)) == (0, 1)
+
+
+def test_doubts_pile_up() -> None:
+    """Maps of several doubts are one."""
+    stream = Stream()
+    stream.send(stored(1, 2, 3))
+    for block in (4, 5):
+        stream.lose()
+        stream.send(stored(block))
+    stream.lose()
+    stream.send(*(stored(100 + n) for n in range(10)))
+    stream.lose()
+    stream.send(stored(6, parent=3))
+    assert stream.held(1, 2, 3, 6) == 4
+    stream.send(*(removed(n) for n in (6, 3, 2, 1, 4, 5, *range(100, 110))))
+    assert stream.owner.blocks == 0
+
+
+def test_large_caches_are_cleared_without_a_walk() -> None:
+    """The maps are given back in slices later."""
+    stream = Stream()
+    stream.send(stored(*range(1, 10_001)), stored(20_000, medium="CPU"))
+    stream.send(CLEARED)
+    assert stream.owner.blocks == 0
+    stream.send(stored(1, 2))
+    for _ in range(5):
+        stream.feed.tick()
+    assert stream.held(1, 2) == 2
+    while stream.indexes.sweep(1000):
+        pass
+    assert stream.index.blocks == 2
+
+
+def test_small_caches_leave_nothing_to_sweep() -> None:
+    """Clearing again and again costs the index nothing."""
+    stream = Stream()
+    for _ in range(2000):
+        stream.send(stored(1, 2), stored(3, medium="CPU"), CLEARED)
+    assert stream.index.blocks == 0
+    assert stream.index.add_owner("next").gpu < 1 << 8
+
+
+def test_own_hashes_are_the_request_sides() -> None:
+    """The index is searched with hashes of the prompt alone."""
+    stream = Stream()
+    stream.send(stored(1, 2))
+    found = stream.index.match(own(1, 2, 3), [stream.owner])[0]
+    assert (found.gpu_blocks, found.blocks) == (2, 2)
