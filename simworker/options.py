@@ -53,13 +53,13 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Raise BadOptions for a value that makes no sense."""
         if self.engine not in ENGINES:
             raise BadOptions(f"--engine must be one of: {', '.join(ENGINES)}")
-        least = {"block_size": 1, "blocks": 2, "max_running": 1, "port": 0}
-        least |= {"max_num_batched_tokens": 1, "kv_events_port": 0}
+        least = {"block_size": 1, "blocks": 2, "max_running": 1}
+        least |= {"max_num_batched_tokens": 1}
         for name, value in least.items():
             if getattr(self, name) < value:
                 raise BadOptions(f"--{_flag(name)} must be at least {value}")
         for name in ("port", "kv_events_port", "replay_port"):
-            if (getattr(self, name) or 0) > 65_535:
+            if not 0 <= (getattr(self, name) or 0) <= 65_535:
                 raise BadOptions(f"--{_flag(name)} must be a port number")
         for name in ("prefill_rate", "decode_rate", "speed"):
             if not 0 < getattr(self, name) < float("inf"):
@@ -106,7 +106,11 @@ _HELP: dict[str, tuple[Any, str]] = {
     "kv_events_topic": (str, "topic of the KV event stream"),
     "replay_port": (int, "port for event replay, 0 for a free one (default: none)"),
     "hash_seed": (str, "seed of the block hashes"),
-    "answers": (str, "file of fixed answers, one JSON object a line"),
+    "answers": (
+        str,
+        'fixed answers, one a line: {"match": TEXT, "output_ids": [...]}; instead '
+        'of "match" also "prompt_ids" or "messages"',
+    ),
 }
 
 

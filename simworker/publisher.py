@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
+from socket import gethostbyname
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from kvindex.wire.vllm import encode_batch, encode_frames
 log = logging.getLogger("simworker.publisher")
 
 END_OF_REPLAY = b"\xff" * 8
+ANY_HOST = ("0.0.0.0", "::")  # noqa: S104  only compared with
 
 
 class PublisherOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,19 +80,21 @@ class Publisher:
         }
 
     def start(self) -> None:
-        """Bind the sockets; called on the event loop. Raises zmq.ZMQError."""
+        """Bind the sockets; called on the event loop. Raises OSError."""
         options = self._options
         self._context = zmq.Context()
         try:
             socket = self._socket = self._context.socket(zmq.PUB)
             socket.set(zmq.SNDHWM, options.high_water_mark)
             port = _bind(socket, options.host, options.port)
-            self.endpoint = f"tcp://{options.host}:{port}"
-            # A chosen port is listed with its address, a given one as configured.
-            self.listed_endpoint = f"tcp://*:{port}" if options.port else self.endpoint
+            self.endpoint = f"tcp://{_numeric(options.host)}:{port}"
+            # As the engine does: a chosen port is listed with its address, if it has
+            # one, a given port as it was configured.
+            everywhere = options.port or options.host in ANY_HOST
+            self.listed_endpoint = f"tcp://*:{port}" if everywhere else self.endpoint
             if options.replay_port is not None:
                 self._start_replay(self._context, options.replay_port)
-        except zmq.ZMQError:
+        except OSError:
             self.close()
             raise
 
@@ -99,7 +103,7 @@ class Publisher:
         self._router = router
         router.set(zmq.SNDHWM, 2 * (self._options.buffer_batches + 1))
         chosen = _bind(router, self._options.host, port)
-        self.replay_endpoint = f"tcp://{self._options.host}:{chosen}"
+        self.replay_endpoint = f"tcp://{_numeric(self._options.host)}:{chosen}"
         self._replay = asyncio.get_running_loop().create_task(self._serve(router))
 
     def publish(self, events: Sequence[KVEvent]) -> None:
@@ -122,6 +126,7 @@ class Publisher:
             client = frames[0]
             for sequence, payload in self._from(int.from_bytes(frames[2])):
                 await router.send_multipart(self._reply(client, sequence, payload))
+                await asyncio.sleep(0)  # a send that need not wait does not yield
             end = [client, b"", END_OF_REPLAY, b""]
             if not self._options.legacy_replay:
                 end.insert(2, b"")
@@ -159,8 +164,17 @@ class Publisher:
 def _bind(socket: zmq.Socket[Any], host: str, port: int) -> int:
     """Bind as vLLM does: a given port on every address, a chosen one on `host`."""
     socket.set(zmq.LINGER, 0)
-    if port:
-        socket.bind(f"tcp://*:{port}")
-        return port
-    socket.bind(f"tcp://{host}:*")
-    return int(socket.get_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
+    socket.set(zmq.IPV6, ":" in host)
+    address = f"tcp://*:{port}" if port else f"tcp://{_numeric(host)}:*"
+    try:
+        socket.bind(address)
+    except zmq.ZMQError as error:
+        raise OSError(error.errno, f"{error.strerror}: {address}") from error
+    return port or int(socket.get_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
+
+
+def _numeric(host: str) -> str:
+    """The address of a host: ZeroMQ takes names for those of interfaces."""
+    if ":" in host:
+        return f"[{host}]"
+    return gethostbyname(host)

@@ -42,6 +42,7 @@ class SimWorker:
     def __init__(self, options: SimOptions, renderer: Renderer | None = None) -> None:
         options.check()
         self.options = options
+        self._answers = read_answers(Path(options.answers)) if options.answers else ()
         self.renderer = renderer or Renderer.load(options.model or demo_model_dir())
         hasher = BlockHasher(
             options.hash_algo,
@@ -78,7 +79,7 @@ class SimWorker:
         return self.publisher.replay_endpoint if self.publisher else None
 
     async def start(self) -> None:
-        """Listen. Raises OSError (zmq.ZMQError for events) if a port is taken."""
+        """Listen. Raises OSError if a port is taken."""
         http = web.AppRunner(
             self.api.application(),
             handler_cancellation=True,
@@ -96,8 +97,8 @@ class SimWorker:
         except OSError:
             await self.stop()
             raise
-        port = http.addresses[0][1]
-        self.url = f"http://{self.options.host}:{port}"
+        host, port = self.options.host, http.addresses[0][1]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def stop(self) -> None:
         """Close everything at once; open requests are cut off."""
@@ -154,11 +155,7 @@ class SimWorker:
         )
 
     def _planner(self, model: str) -> Planner:
-        answers = self.options.answers
-        author = Author(
-            self.renderer,
-            fixed=read_answers(Path(answers)) if answers is not None else (),
-        )
+        author = Author(self.renderer, fixed=self._answers)
         return Planner(
             self.renderer, author, model=model, max_model_len=self.max_model_len
         )

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +50,20 @@ def keys(value: object) -> object:
     if isinstance(value, list):
         return [keys(item) for item in value[:1]]
     return None
+
+
+def all_spans() -> set[tuple[int, ...]]:
+    """Every block the captured worker w1 stored, as all tokens up to its end."""
+    names = ("w1_kv_events_replay_dealer", "w1_kv_events_live_pubconnect")
+    return spans(event for name in names for batch in batches(name) for event in batch)
+
+
+def spans(stored: Iterable[dict[str, Any]]) -> set[tuple[int, ...]]:
+    """Blocks of stored events, each as all tokens from the root up to its end."""
+    known: dict[Any, tuple[int, ...]] = {None: ()}
+    for event in stored:
+        size, span = event["block_size"], known[event["parent_block_hash"]]
+        for number, value in enumerate(event["block_hashes"]):
+            span += tuple(event["token_ids"][number * size : (number + 1) * size])
+            known[value] = span
+    return set(known.values()) - {()}
