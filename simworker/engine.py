@@ -227,8 +227,8 @@ class Engine:
         self._next_tick = now + self._settings.tick_s
         rate = self._settings.decode_rate * self._settings.speed
         for job in list(self._running):
-            if not job.blocks:
-                continue  # put back into the queue by one before it
+            if not job.blocks:  # put back into the queue by one before it
+                continue
             due = int((now - job.decode_from) * rate + _EPSILON)
             due = min(job.produced_before + 1 + due, job.output_tokens)
             if due > job.produced and self._make_room(job, due):

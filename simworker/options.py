@@ -127,7 +127,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in (
         (
             "served_model_name",
-            "name(s) requests may ask for (default: the directory's)",
+            "names requests may ask for (default: the model's)",
         ),
         ("lora_modules", "adapters to serve, NAME=PATH"),
     ):
@@ -141,7 +141,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in (
         ("legacy_replay", "replay without topic, as vLLM before 0.26"),
         ("bytes_hashes", "events carry whole digests instead of integers"),
-        ("dev_mode", "serve /reset_prefix_cache and /server_info"),
+        ("dev_mode", "serve /reset_prefix_cache"),
     ):
         parser.add_argument(f"--{_flag(name)}", action="store_true", help=text)
     for name, text in (

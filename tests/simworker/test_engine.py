@@ -185,11 +185,12 @@ def test_abort_everywhere() -> None:
     assert job.cached_tokens == 990
 
 
-def test_the_youngest_is_put_back() -> None:
-    """When blocks run out the youngest request waits and is computed again."""
+@pytest.mark.parametrize("prompt", [52, 58])
+def test_the_youngest_is_put_back(prompt: int) -> None:
+    """The youngest waits and is computed again, whoever it is that needs a block."""
     rig = Rig(blocks=13)
-    old = rig.submit("old", Job(range(50), range(1000, 1050)))
-    young = rig.submit("young", Job(range(500, 550), range(1000, 1030)))
+    old = rig.submit("old", Job(range(55), range(1000, 1050)))
+    young = rig.submit("young", Job(range(500, 500 + prompt), range(1000, 1030)))
     rig.run()
     assert old.finished
     assert young.finished

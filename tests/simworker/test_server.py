@@ -207,6 +207,23 @@ async def test_a_client_that_leaves_frees_its_slot(
     assert (stats["requests"], stats["aborted"], stats["finished"]) == (1, 1, 0)
 
 
+async def test_stopping_cuts_off_what_runs(
+    client: aiohttp.ClientSession, start_worker: StartWorker
+) -> None:
+    """A worker that dies ends its streams at once, without `[DONE]`."""
+    worker = await start_worker(SLOW)
+    body = {
+        "messages": [{"role": "user", "content": "hi"}],
+        "stream": True, "max_tokens": 500, "ignore_eos": True,
+    }  # fmt: skip
+    async with client.post(worker.url + CHAT, json=body) as response:
+        assert (await response.content.readline()).startswith(b"data: {")
+        async with asyncio.timeout(2):
+            await worker.stop()
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await response.read()
+
+
 async def test_what_it_says_of_itself(
     client: aiohttp.ClientSession, start_worker: StartWorker
 ) -> None:
