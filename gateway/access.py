@@ -5,7 +5,9 @@ Forwarded-for headers are never trusted: a peer is who it is connected as.
 
 import hmac
 import ipaddress
+import re
 from collections.abc import Iterable
+from urllib.parse import unquote
 
 from gateway.errors import Forbidden, Unauthorized
 
@@ -36,6 +38,12 @@ CLOSED = frozenset(
 """Control routes of workers that live under /v1."""
 
 
+def asked_path(target: bytes) -> str:
+    """The decoded path of a request's target, dot segments and all."""
+    path = re.split(rb"[?#]", target, maxsplit=1)[0]
+    return unquote(path.decode("latin-1"))
+
+
 def is_proxied(path: str, further_prefixes: Iterable[str]) -> bool:
     """Whether a request for this (decoded) path may reach a worker.
 
@@ -60,8 +68,10 @@ def check_admin(peer: str | None, authorization: str | None, key: str | None) ->
         return
     if key is None:
         raise Forbidden("/gateway answers loopback peers only; --admin-key opens it")
-    given = (authorization or "").removeprefix("Bearer ")
-    if not hmac.compare_digest(given.encode(), key.encode()):
+    scheme, _, given = (authorization or "").partition(" ")
+    # Headers may hold any bytes: aiohttp keeps odd ones as surrogates.
+    sent, wanted = (t.encode("utf-8", "surrogateescape") for t in (given.strip(), key))
+    if scheme.lower() != "bearer" or not hmac.compare_digest(sent, wanted):
         raise Unauthorized("the admin key is missing or wrong")
 
 

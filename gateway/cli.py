@@ -27,7 +27,8 @@ class _Parser(argparse.ArgumentParser):
     """argparse, but a mistake is one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(USAGE_STATUS, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        said = _one_line(message)
+        self.exit(USAGE_STATUS, f"{self.prog}: {said} (see {self.prog} --help)\n")
 
 
 def parser(command: str) -> argparse.ArgumentParser:
@@ -36,9 +37,17 @@ def parser(command: str) -> argparse.ArgumentParser:
     The simulated worker is beside the gateway, not below it, and is imported only
     for its own commands.
     """
-    top = _Parser(prog="kv-gateway", description=DESCRIPTION, allow_abbrev=False)
+    top = _Parser(
+        prog="kv-gateway",
+        usage="kv-gateway [COMMAND] --workers URL[,URL...] [OPTION ...]",
+        description=DESCRIPTION,
+        epilog="`kv-gateway serve --help` lists the options of the front door.",
+        allow_abbrev=False,
+    )
     top.add_argument("--version", action="version", version=version("kv-gateway"))
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = top.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, prog="kv-gateway"
+    )
     serve = commands.add_parser(
         "serve",
         help="the front door (the default command)",
@@ -83,7 +92,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except ConfigError as error:
-        print(f"kv-gateway: {error}", file=sys.stderr)  # noqa: T201 - the command line
+        sys.stderr.write(f"kv-gateway: {_one_line(str(error))}\n")
         return USAGE_STATUS
     except KeyboardInterrupt:
         return 130
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

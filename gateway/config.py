@@ -1,18 +1,28 @@
 """The configuration of the front door: one frozen record, each option declared once."""
 
 import os
-import re
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 
 from gateway.errors import ConfigError
 from gateway.options import MIB, MINUTES, SECONDS, option
-from gateway.origin import Origin
+from gateway.values import (
+    EventEndpoint,
+    event_endpoint,
+    fraction,
+    json_object,
+    model_source,
+    path_prefix,
+    port_number,
+    positive,
+    secret,
+    size,
+    whole,
+    worker_urls,
+)
 from router.worker import WorkerSpec
 
-DEFAULT_WORKER_PORT = 8000
 Policy = Literal["kv_cache_aware", "least_loaded", "round_robin", "random"]
 
 
@@ -20,112 +30,6 @@ def _machine_memory() -> int:
     pages: int = os.sysconf("SC_PHYS_PAGES")
     page_bytes: int = os.sysconf("SC_PAGE_SIZE")
     return pages * page_bytes
-
-
-def size(text: str) -> int:
-    """Bytes of `N`, `N KiB`, `N MiB` or `N GiB` (also `K`, `KB`, ...); ValueError."""
-    match = re.fullmatch(r"\s*(\d+)\s*(?:([KMGT])i?B?|B)?\s*", text, re.IGNORECASE)
-    if not match:
-        raise ValueError("is no size such as 134217728, 128MiB or 4G")
-    unit = (match[2] or "").upper()
-    power = " KMGT".index(unit) if unit else 0
-    return int(match[1]) << (10 * power)
-
-
-def positive(text: str) -> float:
-    """A number above zero; ValueError."""
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise ValueError("is no number above zero")
-    return value
-
-
-def whole(text: str) -> int:
-    """A whole number above zero; ValueError."""
-    value = int(text)
-    if value < 1:
-        raise ValueError("is no whole number above zero")
-    return value
-
-
-def port_number(text: str) -> int:
-    """A TCP port, 0 for any free one; ValueError."""
-    value = int(text)
-    if not 0 <= value <= 65535:
-        raise ValueError("is no port between 0 and 65535")
-    return value
-
-
-def fraction(text: str) -> float:
-    """A number from 0 to 1; ValueError."""
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise ValueError("is no number from 0 to 1")
-    return value
-
-
-def json_object(text: str) -> dict[str, Any]:
-    """A JSON object; ValueError."""
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        raise ValueError("is no JSON object") from None
-
-
-def worker_url(text: str) -> str:
-    """`scheme://host:port[/path]`; bare hosts get http:// and :8000; ValueError."""
-    text = text.strip().rstrip("/")
-    if "://" not in text:
-        parts = urlsplit(f"http://{text}")
-        default = "" if parts.port is not None else f":{DEFAULT_WORKER_PORT}"
-        text = f"http://{parts.netloc}{default}{parts.path}"
-    if urlsplit(text).path.endswith("/v1"):
-        raise ValueError("is a worker's address: leave out /v1")
-    return str(Origin.parse(text))
-
-
-def worker_urls(text: str) -> tuple[str, ...]:
-    """Comma-separated worker URLs; ValueError."""
-    urls = tuple(worker_url(piece) for piece in text.split(",") if piece.strip())
-    if not urls:
-        raise ValueError("names no worker")
-    return urls
-
-
-class EventEndpoint(msgspec.Struct, frozen=True):
-    """Where one rank of a worker publishes its KV events."""
-
-    url: str
-    rank: int
-    endpoint: str
-
-
-def event_endpoint(text: str) -> EventEndpoint:
-    """`URL[#RANK]=tcp://host:port`; ValueError."""
-    worker, separator, endpoint = text.partition("=")
-    if not separator or not re.match(r"(tcp|ipc)://.", endpoint):
-        raise ValueError("is not of the form URL[#RANK]=tcp://HOST:PORT")
-    url, _, rank = worker.partition("#")
-    if rank and not rank.isdigit():
-        raise ValueError(f"rank {rank!r} is no number")
-    return EventEndpoint(worker_url(url), int(rank or 0), endpoint)
-
-
-def model_source(text: str) -> tuple[str | None, str]:
-    """`[NAME=]DIR_OR_ID` as (name or None, directory or hub id); ValueError."""
-    name, separator, source = text.partition("=")
-    if not separator:
-        name, source = "", text
-    if not source.strip():
-        raise ValueError("names no model")
-    return (name.strip() or None), source.strip()
-
-
-def path_prefix(text: str) -> str:
-    """A path that begins with a slash; ValueError."""
-    if not text.startswith("/") or text.startswith("/gateway"):
-        raise ValueError("is no path prefix such as /v2/embed")
-    return text
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -276,15 +180,28 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         option(
             "bearer key that opens /gateway/** to peers that are not on loopback",
             metavar="KEY",
+            parse=secret,
         ),
     ] = None
     worker_api_key: Annotated[
         str | None,
-        option("bearer key for the gateway's own polls of the workers", metavar="KEY"),
+        option(
+            "bearer key for the gateway's own polls of the workers",
+            metavar="KEY",
+            parse=secret,
+        ),
     ] = None
     client_rank: Annotated[
         bool, option("let clients choose a data-parallel rank by header")
     ] = False
+    shutdown_grace: Annotated[
+        float,
+        option(
+            "seconds that open requests get to end after a SIGTERM",
+            metavar="SECONDS",
+            parse=positive,
+        ),
+    ] = 10 * SECONDS
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], option("how much to log")
     ] = "info"

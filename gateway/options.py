@@ -66,12 +66,12 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     def choices(self) -> tuple[str, ...] | None:
         return get_args(self.type) if get_origin(self.type) is Literal else None
 
-    def from_text(self, text: str) -> Any:
+    def from_text(self, text: str, *, said_by: str | None = None) -> Any:
         """The value of one piece of text; ConfigError if it is none."""
         try:
             return self._convert(text)
-        except (ValueError, argparse.ArgumentTypeError) as error:
-            raise ConfigError(f"{self.flag} {text!r}: {error}") from None
+        except ValueError as error:
+            raise ConfigError(f"{said_by or self.flag} {text!r}: {error}") from None
 
     def _convert(self, text: str) -> Any:
         if self.parse is not None:
@@ -88,9 +88,11 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     def from_environment(self, text: str) -> Any:
         """The value of an environment variable; repeatable ones split at commas."""
         if not self.repeatable:
-            return self.from_text(text)
+            return self.from_text(text, said_by=self.variable)
         pieces = (piece.strip() for piece in text.split(","))
-        return tuple(self.from_text(piece) for piece in pieces if piece)
+        return tuple(
+            self.from_text(piece, said_by=self.variable) for piece in pieces if piece
+        )
 
     def default_text(self) -> str:
         """The default as `--help` and the README show it."""
@@ -182,8 +184,8 @@ def read(
     for declared in options_of(config):
         given = getattr(arguments, declared.name, None)
         if given is None:
-            text = environment.get(declared.variable)
-            if text is not None:
+            text = environment.get(declared.variable, "")
+            if text.strip():  # a variable set to nothing is as good as none
                 values[declared.name] = declared.from_environment(text)
         elif isinstance(given, list):
             values[declared.name] = tuple(declared.from_text(text) for text in given)

@@ -4,10 +4,11 @@ import argparse
 
 import pytest
 
-from gateway import config as configuration
-from gateway.config import Config, worker_specs, worker_url
+from gateway import values
+from gateway.config import Config, worker_specs
 from gateway.errors import ConfigError
 from gateway.options import add_arguments, markdown_table, options_of, read
+from gateway.values import worker_url
 
 
 def parse(*words: str, environment: dict[str, str] | None = None) -> Config:
@@ -97,11 +98,11 @@ def test_bad_values(words: tuple[str, ...]) -> None:
 )
 def test_sizes(text: str, value: int) -> None:
     """Sizes take binary units."""
-    assert configuration.size(text) == value
+    assert values.size(text) == value
 
 
 def test_worker_specs_take_their_event_endpoints() -> None:
-    """--kv-events belongs to a worker by URL and rank; duplicates of URLs count once."""
+    """--kv-events belongs to a worker by URL and rank; repeated URLs count once."""
     config = parse(
         "--workers", "w1,w2,w1",
         "--kv-events", "w1=tcp://e:1",

@@ -1,0 +1,135 @@
+"""How the text of an option becomes its value; each function raises ValueError.
+
+The message goes on where "--option 'text': " ends. What options there are: config.py.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from gateway.origin import Origin
+
+DEFAULT_WORKER_PORT = 8000
+
+
+def size(text: str) -> int:
+    """Bytes of `N`, `N KiB`, `N MiB` or `N GiB` (also `K`, `KB`, ...); ValueError."""
+    match = re.fullmatch(r"\s*(\d+)\s*(?:([KMGT])i?B?|B)?\s*", text, re.IGNORECASE)
+    if not match:
+        raise ValueError("is no size such as 134217728, 128MiB or 4G")
+    unit = (match[2] or "").upper()
+    power = " KMGT".index(unit) if unit else 0
+    return int(match[1]) << (10 * power)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("is no number") from None
+
+
+def positive(text: str) -> float:
+    """A number above zero; ValueError."""
+    value = _number(text)
+    if not 0 < value < float("inf"):
+        raise ValueError("is no number above zero")
+    return value
+
+
+def whole(text: str) -> int:
+    """A whole number above zero; ValueError."""
+    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
+        raise ValueError("is no whole number above zero")
+    return int(text)
+
+
+def port_number(text: str) -> int:
+    """A TCP port, 0 for any free one; ValueError."""
+    if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > 65535:
+        raise ValueError("is no port between 0 and 65535")
+    return int(text)
+
+
+def fraction(text: str) -> float:
+    """A number from 0 to 1; ValueError."""
+    value = _number(text)
+    if not 0 <= value <= 1:
+        raise ValueError("is no number from 0 to 1")
+    return value
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """A JSON object; ValueError."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        raise ValueError("is no JSON object") from None
+
+
+def worker_url(text: str) -> str:
+    """`scheme://host:port[/path]`; bare hosts get http:// and :8000; ValueError."""
+    text = text.strip().rstrip("/")
+    if any(character.isspace() for character in text):
+        raise ValueError("has white space in it")
+    if "://" not in text:
+        parts = urlsplit(f"http://{text}")
+        default = "" if parts.port is not None else f":{DEFAULT_WORKER_PORT}"
+        text = f"http://{parts.netloc}{default}{parts.path}"
+    if urlsplit(text).path.endswith("/v1"):
+        raise ValueError("is a worker's address: leave out /v1")
+    return str(Origin.parse(text))
+
+
+def worker_urls(text: str) -> tuple[str, ...]:
+    """Comma-separated worker URLs; ValueError."""
+    urls = tuple(worker_url(piece) for piece in text.split(",") if piece.strip())
+    if not urls:
+        raise ValueError("names no worker")
+    return urls
+
+
+class EventEndpoint(msgspec.Struct, frozen=True):
+    """Where one rank of a worker publishes its KV events."""
+
+    url: str
+    rank: int
+    endpoint: str
+
+
+def event_endpoint(text: str) -> EventEndpoint:
+    """`URL[#RANK]=tcp://host:port`; ValueError."""
+    worker, separator, endpoint = text.partition("=")
+    if not separator or not re.fullmatch(r"tcp://.+:[0-9]+|ipc://.+", endpoint):
+        raise ValueError("is not of the form URL[#RANK]=tcp://HOST:PORT")
+    url, _, rank = worker.partition("#")
+    if not re.fullmatch(r"[0-9]{0,6}", rank):
+        raise ValueError(f"rank {rank!r} is no number")
+    return EventEndpoint(worker_url(url), int(rank or 0), endpoint)
+
+
+def model_source(text: str) -> tuple[str | None, str]:
+    """`[NAME=]DIR_OR_ID` as (name or None, directory or hub id); ValueError."""
+    name, separator, source = text.partition("=")
+    if not separator or Path(text).is_dir():
+        name, source = "", text
+    if not source.strip():
+        raise ValueError("names no model")
+    return (name.strip() or None), source.strip()
+
+
+def path_prefix(text: str) -> str:
+    """A path that begins with a slash; ValueError."""
+    if not text.startswith("/") or text.startswith("/gateway"):
+        raise ValueError("is no path prefix such as /v2/embed")
+    return text
+
+
+def secret(text: str) -> str:
+    """A key; an empty one would open the door to everybody. ValueError."""
+    if not text.strip():
+        raise ValueError("is an empty key")
+    return text.strip()
