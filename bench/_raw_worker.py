@@ -6,6 +6,7 @@ says `"stream": true`, with an event stream of 32 events.
 
 import asyncio
 import sys
+from typing import cast
 
 import msgspec
 import uvloop
@@ -60,8 +61,7 @@ class RawWorker(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data

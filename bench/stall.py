@@ -7,9 +7,10 @@ import os
 import time
 from collections.abc import Sequence
 
+import uvloop
 from aiohttp import web
 
-from bench._processes import percentile
+from bench._processes import percentile, running
 from gateway.app import Gateway
 from gateway.config import Config
 from gateway.server import make_runner
@@ -19,6 +20,7 @@ from simworker.model import demo_model_dir
 STREAMS = 20
 EVENT_S = 0.02
 EVENTS = 250
+SLEEP = "sleep for two seconds"
 
 
 async def _events(request: web.Request) -> web.StreamResponse:
@@ -79,17 +81,20 @@ def _body(text: str) -> bytes:
     return json.dumps({"model": "m", "stream": True, "messages": messages}).encode()
 
 
-async def _measure(address: str, long: bytes) -> tuple[list[float], float]:
+async def _gaps(address: str, slow: bytes | None) -> list[float]:
+    """The gaps of all streams, while the slow request runs beside them."""
     short = _body("hello")
     streams = [asyncio.create_task(_stream(address, short)) for _ in range(STREAMS)]
     await asyncio.sleep(1)
-    slow = asyncio.create_task(_stream(address, long))
+    beside = asyncio.create_task(_stream(address, slow)) if slow else None
     gaps = [gap for stream in streams for gap in await stream]
-    slow.cancel()
-    return gaps, max(gaps)
+    if beside is not None:
+        beside.cancel()
+    return gaps
 
 
-async def _gateway(url: str, arguments: argparse.Namespace) -> None:
+async def _gateway(url: str) -> None:
+    """A gateway whose renderer sleeps for two seconds where a body says so."""
     config = Config(
         workers=((url,),),
         model=((None, str(demo_model_dir())),),
@@ -98,51 +103,64 @@ async def _gateway(url: str, arguments: argparse.Namespace) -> None:
         encoder="tokenizers",
     )
     gateway = Gateway(config)
-    runner, address = await _serve(await gateway.start())
-    try:
-        for name, text in (("none", "hello"), ("sleeping", "sleep"), ("encoding", "")):
-            if name == "sleeping":
-                _make_sleepy(gateway)
-            if name == "encoding":
-                text = os.urandom(arguments.bytes // 2).hex()
-            gaps, worst = await _measure(address, _body(text))
-            print(
-                f"  slow request: {name:10} gaps p50 {1e3 * percentile(gaps, 0.5):.1f} "
-                f"p99 {1e3 * percentile(gaps, 0.99):.1f} worst {1e3 * worst:.1f} ms"
-            )
-    finally:
-        await runner.cleanup()
-        await gateway.stop()
-
-
-def _make_sleepy(gateway: Gateway) -> None:
-    """Bodies that say sleep take two seconds of sleep to render."""
+    app = await gateway.start()
     renderer = gateway.renderers.find("m", "m")
     assert renderer is not None
     plain = renderer.render_chat
 
     def render_chat(body: bytes) -> Rendered:
-        if b'"sleep"' in body:
+        if SLEEP.encode() in body:
             time.sleep(2)
         return plain(body)
 
     renderer.render_chat = render_chat  # type: ignore[method-assign, assignment]
+    _, address = await _serve(app)
+    print(f"ready http://{address}", flush=True)
+    await asyncio.Event().wait()
+
+
+async def _compare(direct: str, through: str, size: int, rounds: int) -> None:
+    slow = {
+        "none": None,
+        "sleeping 2 s": _body(SLEEP),
+        "encoding": _body(os.urandom(size // 2).hex()),
+    }
+    for _ in range(rounds):
+        for where, address in (("direct", direct), ("gateway", through)):
+            for name, body in slow.items():
+                if where == "direct" and body is not None:
+                    continue
+                gaps = [1000 * gap for gap in await _gaps(address, body)]
+                print(
+                    f"  {where:8} slow request: {name:13} gaps "
+                    f"p50 {percentile(gaps, 0.5):.1f} p99 {percentile(gaps, 0.99):.1f} "
+                    f"worst {max(gaps):.1f} ms"
+                )
 
 
 def run(argv: Sequence[str]) -> None:
     """Print the gaps of other streams: undisturbed, one sleeping, one encoding."""
-    import uvloop
-
-    from bench._processes import running
-
     parser = argparse.ArgumentParser(prog="python -m bench stall", description=__doc__)
     parser.add_argument("--bytes", type=int, default=1_600_000)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--gateway", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     if arguments.worker:
         uvloop.run(_worker())
-        return
-    print(f"{STREAMS} streams through the gateway, an event every {EVENT_S} s;")
-    print(f"another request is tokenized meanwhile ({arguments.bytes} bytes of hex)")
-    with running("bench", "stall", "--worker") as (_, url):
-        uvloop.run(_gateway(url, arguments))
+    elif arguments.gateway:
+        uvloop.run(_gateway(arguments.gateway))
+    else:
+        _run(arguments.bytes, arguments.rounds)
+
+
+def _run(size: int, rounds: int) -> None:
+    print(
+        f"{STREAMS} streams, an event every {EVENT_S} s; {size} bytes of hex to encode"
+    )
+    with (
+        running("bench", "stall", "--worker") as (_, worker),
+        running("bench", "stall", "--gateway", worker) as (_, gateway),
+    ):
+        addresses = [url.removeprefix("http://") for url in (worker, gateway)]
+        uvloop.run(_compare(addresses[0], addresses[1], size, rounds))

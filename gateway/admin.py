@@ -92,7 +92,6 @@ class Admin:
         for worker in self._pool.workers:
             for rank, knowledge in sorted(worker.knowledge.items()):
                 feed, owner = knowledge.feed, knowledge.feed.owner
-                counters = feed.counters
                 owners.append(
                     {
                         "worker": worker.url,
@@ -101,7 +100,8 @@ class Admin:
                         "gpu_blocks": owner.gpu_blocks if owner else 0,
                         "history_blocks": len(knowledge.history),
                         "last_sequence": feed.last_sequence,
-                        "counters": msgspec.to_builtins(counters),
+                        **msgspec.to_builtins(feed.counters),
+                        "orphans": feed.orphans,
                     }
                 )
         return {

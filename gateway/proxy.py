@@ -94,6 +94,8 @@ class Proxy:
     ) -> web.StreamResponse:
         """Answer the client with a worker's answer; GatewayError where none came."""
         begun = self._clock()
+        if self._client_rank:
+            route = _at_clients_rank(route, outgoing)
         attempt = await self._answered(outgoing, route, begun)
         account = attempt.account
         try:
@@ -198,11 +200,12 @@ class Proxy:
         self, outgoing: Outgoing, decision: Decision
     ) -> UpstreamRequest:
         drop, extra = frozenset[bytes](), []
-        if not self._client_rank:
+        clients = first(outgoing.headers, RANK_HEADER.lower())
+        if clients is None or not self._client_rank:
             drop = frozenset({RANK_HEADER.lower()})
             if decision.worker.pinned:
                 extra.append((RANK_HEADER, b"%d" % decision.rank))
-            if first(outgoing.headers, RANK_HEADER.lower()) is not None:
+            if clients is not None:
                 self._metrics.client_ranks_dropped.inc()
         return UpstreamRequest(
             method=outgoing.method,
@@ -222,6 +225,13 @@ class Proxy:
         if origin is None:
             origin = self._origins[url] = Origin.parse(url)
         return origin
+
+
+def _at_clients_rank(route: RouteRequest, outgoing: Outgoing) -> RouteRequest:
+    value = first(outgoing.headers, RANK_HEADER.lower())
+    if value is None or not value.isdigit() or len(value) > 9:
+        return route
+    return msgspec.structs.replace(route, rank=int(value))
 
 
 def _without(route: RouteRequest, decision: Decision) -> RouteRequest:

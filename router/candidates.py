@@ -32,6 +32,8 @@ def weigh(
 ) -> list[Candidate]:
     """The candidates among the workers, in their order, rank by rank."""
     places = [place for worker in workers for place in _places(worker, request)]
+    if request.rank is not None:
+        places = [p for p in places if p.ranks == (request.rank,)] or places
     sharing: dict[int, tuple[Rendering, list[_Place]]] = {}
     for place in places:
         if (rendering := place.rendering) is not None:

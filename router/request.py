@@ -44,7 +44,8 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     is empty where the request was not rendered (`not_rendered` says why); then
     `content`, pseudo blocks of the raw body, stands in. `prompt_tokens` is the size
     where neither is known, estimated by bytes / 4. `exclude` names the URLs of workers
-    already tried.
+    already tried. `rank` is a data-parallel rank the client chose; where no worker has
+    it, it is the worker's to refuse.
     """
 
     model: str | None = None
@@ -55,6 +56,7 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     not_rendered: str | None = None
     exclude: frozenset[str] = frozenset()
+    rank: int | None = None
     session: str | None = None
 
 

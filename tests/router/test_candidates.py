@@ -195,3 +195,15 @@ def test_blocks_off_the_gpu_weigh_less() -> None:
         router = Router(fleet.pool, KvCacheAware(), offload_weight=weight)
         (only,) = router.explain(fleet.request(ids)).workers
         assert (only.held_tokens, only.uncached_tokens) == (992, uncached)
+
+
+def test_a_rank_the_client_chose() -> None:
+    """Its rank is the only candidate; a rank nobody has is left to the workers."""
+    fleet = Fleet()
+    fleet.add("w1", ranks=(0, 1))
+    fleet.add("w2", ranks=(2, 3))
+    request = fleet.request(prompt(1, 100))
+    chosen = fleet.router.explain(msgspec.structs.replace(request, rank=3))
+    assert [(w.url, w.rank) for w in chosen.workers] == [("w2", 3)]
+    beyond = fleet.router.explain(msgspec.structs.replace(request, rank=9))
+    assert len(beyond.workers) == 4
