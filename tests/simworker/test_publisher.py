@@ -35,7 +35,7 @@ async def subscribed(
     with context.socket(zmq.SUB) as socket:
         socket.subscribe(topic)
         socket.connect(endpoint)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.5)
         yield socket
 
 

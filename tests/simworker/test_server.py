@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,17 @@ async def subscribed(worker: SimWorker) -> AsyncIterator[Subscriber]:
     with zmq.asyncio.Context() as context, context.socket(zmq.SUB) as socket:
         socket.subscribe(b"")
         socket.connect(worker.kv_endpoint)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.5)
         yield Subscriber(socket)
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until something is true, two seconds at most on an idle machine."""
+    for _ in range(100):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it never came true")
 
 
 async def chat(client: aiohttp.ClientSession, worker: SimWorker, **body: Any) -> Any:
@@ -193,14 +202,12 @@ async def test_a_client_that_leaves_frees_its_slot(
         "stream": stream, "max_tokens": 500, "ignore_eos": True,
     }  # fmt: skip
     call = asyncio.ensure_future(client.post(worker.url + CHAT, json=body))
-    await asyncio.sleep(0.3)
-    assert worker.engine.running == 1
+    await eventually(lambda: worker.engine.running == 1)
     if stream:
         (await call).close()
     else:
         call.cancel()
-    await asyncio.sleep(0.3)
-    assert worker.engine.running == 0
+    await eventually(lambda: worker.engine.running == 0)
     assert worker.runner.aborted == 1
     assert worker.cache.used == 0
     stats = await get(client, worker, "/sim/stats")
