@@ -38,6 +38,8 @@ class Doubt:
         """Something was missed: what is held may be stale, and is not all."""
         self.suspend(FeedState.DEGRADED, reason)
         self._unharmed = False
+        if self._intake.holder:
+            self._intake.holder.miss()
         self._standing.incomplete(reason)
 
     def suspend(self, state: FeedState, reason: str) -> None:
@@ -68,8 +70,9 @@ class Doubt:
         if owner.holes != self._holes_seen:
             self._holes_seen = owner.holes
             self.missed("holes in the held prefixes")
-        if owner.suspect_blocks and self._clock() - self._since >= self._ttl_s:
-            holder.shelf.index.settle(owner)
+        overdue = self._clock() - self._since >= self._ttl_s
+        if owner.suspect_blocks and overdue and not owner.settling:
+            holder.settle_all()
             self._unharmed = False
             self._standing.incomplete("blocks in doubt were dropped")
         if owner.settling or not owner.suspect_blocks:

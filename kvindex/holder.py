@@ -11,8 +11,8 @@ where there are any.
   longer prompt reuses what is there. So a known block in an event of several blocks
   without parent is taken as announced again and adds no copy. Where that is wrong
   (requests that skip the cache) a hit is hidden, and nothing stale is kept.
-- In doubt (a batch was missed) the maps become the *previous* ones, looked at second.
-  What is stored again moves over with one copy. `settle` walks what is left.
+- When a batch was missed the maps become the *previous* ones, looked at second. What is
+  stored again moves over with one copy. `settle` walks what is left.
 - Of several groups only those of full attention count; the first of them to lose a
   block ends its residency, for a hit needs it in all.
 
@@ -210,21 +210,29 @@ class Holder:
             self.shelf.remove(own, on_gpu=blocks.on_gpu)
 
     def suspect(self) -> None:
-        """A batch was missed: all that is held is in doubt."""
+        """All that is held is in doubt."""
+        self.shelf.index.suspect(self.shelf.owner)
+
+    def miss(self) -> None:
+        """A batch was missed: copies, and what orphans there are, is not known."""
         for blocks in self._maps.values():
             blocks.doubt()
         self.orphans.clear()
-        self.shelf.index.suspect(self.shelf.owner)
 
     def trust(self) -> None:
         """Nothing is in doubt any more."""
         self.shelf.index.trust(self.shelf.owner)
 
+    def settle_all(self) -> None:
+        """What is still in doubt counts no more; `settle` is to walk all there is."""
+        self.miss()
+        self.shelf.index.settle(self.shelf.owner)
+
     def settle(self, budget: int) -> int:
         """Walk blocks from before the doubt; how many of `budget` are left.
 
-        Those still in doubt are dropped, the others kept. Call `settle` of the index
-        first where doubt is to end in dropping.
+        Those in doubt are dropped, the others kept: where any are in doubt, call
+        `settle_all` first.
         """
         for blocks in self._maps.values():
             while blocks.previous and budget:

@@ -1,0 +1,349 @@
+"""A feed and its index against a worker that really keeps a cache.
+
+The worker stores, copies, evicts leaves, clears and restarts; batches get lost, the
+connection breaks, time passes, sweeps come in slices of any size. `Belief` says what
+the index may then claim: dictionaries and sets, nothing clever.
+"""
+
+from collections import Counter
+from functools import cache
+from typing import NamedTuple
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kvindex.blocks import chain, pack_ids
+from kvindex.events import BlockRemoved, BlockStored, KVEvent
+from kvindex.feed import FeedSettings
+from kvindex.standing import FeedState
+from tests.kvindex.engine import CLEARED, ROOT, Stream
+
+SIZE = 16
+TTL = 60.0
+DEPTH = 4
+Path = tuple[int, ...]
+
+
+class Copy(NamedTuple):
+    """A block's place: medium, and the labels from the root to it."""
+
+    medium: str
+    path: Path
+
+
+class Store(NamedTuple):
+    """The last `count` blocks of a path are stored."""
+
+    medium: str
+    path: Path
+    count: int
+
+    @property
+    def paths(self) -> list[Path]:
+        ends = range(len(self.path) - self.count, len(self.path))
+        return [self.path[: end + 1] for end in ends]
+
+
+class Evict(NamedTuple):
+    """One copy is removed."""
+
+    copy: Copy
+
+
+Move = Store | Evict | None  # None clears
+
+
+def ids(path: Path) -> bytes:
+    """The token ids along a path."""
+    return pack_ids(i for label in path for i in range(label * 100, label * 100 + SIZE))
+
+
+@cache
+def own_hash(path: Path) -> int:
+    """The own hash of the block at the end of a path."""
+    return chain(ids(path), SIZE, ROOT)[-1]
+
+
+def name(path: Path) -> int:
+    """The engine's hash of it."""
+    return own_hash(path) ^ 0x5555
+
+
+def event_of(move: Move) -> KVEvent:
+    """A move as the worker announces it."""
+    if move is None:
+        return CLEARED
+    if isinstance(move, Evict):
+        return BlockRemoved(hashes=(name(move.copy.path),), medium=move.copy.medium)
+    before = move.path[: len(move.path) - move.count]
+    return BlockStored(
+        hashes=tuple(name(path) for path in move.paths),
+        parent=name(before) if before else None,
+        token_ids=ids(move.path[len(before) :]),
+        block_size=SIZE,
+        medium=move.medium,
+    )
+
+
+class Belief:
+    """What can be known from the events that arrived.
+
+    `named` are blocks known by name, with their copies; `silenced` those of them that
+    delivered tokens contradicted; `old` those named before a miss. `fresh` are the
+    paths out of doubt, None where nothing is in doubt.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """The worker's cache is empty."""
+        self.named: Counter[Copy] = Counter()
+        self.silenced: set[Copy] = set()
+        self.old: set[Copy] = set()
+        self.orphans: Counter[Copy] = Counter()
+        self.fresh: set[Path] | None = None
+
+    @property
+    def held(self) -> set[Copy]:
+        """What the index claims."""
+        return set(self.named) - self.silenced
+
+    @property
+    def suspects(self) -> set[Path]:
+        """What it claims in doubt."""
+        fresh = self.fresh
+        if fresh is None:
+            return set()
+        return {copy.path for copy in self.held if copy.path not in fresh}
+
+    def miss(self) -> None:
+        """A batch was lost: copies and orphans are not known any more."""
+        self.named = Counter(dict.fromkeys(self.named, 1))
+        self.old = set(self.named)
+        self.orphans.clear()
+
+    def learn(self, move: Move) -> None:
+        """One event."""
+        if move is None:
+            self.forget()
+        elif isinstance(move, Evict):
+            counter = self.named if move.copy in self.named else self.orphans
+            counter[move.copy] -= 1
+            if counter[move.copy] <= 0:
+                del counter[move.copy]
+                if counter is self.named:
+                    self.unname(move.copy)
+        else:
+            for path in move.paths:
+                copy = Copy(move.medium, path)
+                if path[:-1] and path[:-1] not in {c.path for c in self.named}:
+                    self.orphans[copy] += 1
+                else:
+                    lone = move.count == 1 or len(path) > len(move.paths)
+                    in_full = len(move.path) == move.count
+                    self.believe(copy, counts=lone or not in_full)
+
+    def unname(self, copy: Copy) -> None:
+        """A name is gone, and with the last claim its freshness."""
+        del self.named[copy]
+        self.silenced.discard(copy)
+        self.old.discard(copy)
+        if self.fresh is not None:
+            self.fresh &= {held.path for held in self.held}
+
+    def believe(self, copy: Copy, *, counts: bool) -> None:
+        """A block is stored whose parent is known."""
+        if copy not in self.named or copy in self.old:
+            self.named[copy] = 1
+        elif counts:
+            self.named[copy] += 1
+        self.old.discard(copy)
+        self.silenced.discard(copy)
+        if self.fresh is not None:
+            self.fresh.add(copy.path)
+        for orphan in [o for o in self.orphans if o.path[:-1] == copy.path]:
+            count = self.orphans.pop(orphan)
+            self.believe(orphan, counts=True)
+            self.named[orphan] = max(count, self.named[orphan])
+
+    def walk(self) -> None:
+        """Names from before a miss are looked at: those still held stay."""
+        kept = {copy.path for copy in self.held} - self.suspects
+        for copy in [c for c in self.old if c.path not in kept]:
+            self.unname(copy)
+        self.old.clear()
+
+
+class FeedMachine(RuleBasedStateMachine):
+    """The worker, the stream between, and what may be believed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stream = Stream(block_size=SIZE, settings=FeedSettings(suspect_ttl_s=TTL))
+        self.worker: Counter[Copy] = Counter()
+        self.belief = Belief()
+        self.missed = self.lost = self.settling = False
+        self.unharmed = True
+        self.doubt_since = 0.0
+        self.deliver()
+
+    def deliver(self, *moves: Move, lose: bool = False) -> None:
+        """One batch, which may get lost."""
+        if lose:
+            self.stream.lose()
+            self.missed = True
+            return
+        if self.missed:
+            self.doubt()
+            self.belief.miss()
+            self.unharmed = False
+        elif self.lost and self.unharmed:
+            self.belief.fresh = None
+            self.settling = False
+        self.missed = self.lost = False
+        for move in moves:
+            self.belief.learn(move)
+            if move is None:
+                self.unharmed, self.settling = True, False
+        self.stream.send(*(event_of(move) for move in moves))
+
+    def doubt(self) -> None:
+        self.belief.fresh = set()
+        self.settling = False
+        self.doubt_since = self.stream.clock.now
+
+    @rule(
+        medium=st.sampled_from(["GPU", "GPU", "CPU"]),
+        base=st.integers(0, 30),
+        labels=st.lists(st.integers(1, 2), min_size=1, max_size=3),
+        lose=st.integers(0, 5),
+    )
+    def store(self, medium: str, base: int, labels: list[int], lose: int) -> None:
+        """Blocks under one that the worker holds, or under the root: never again
+        what it would reuse, but for the last one."""
+        bases = [(), *sorted(c.path for c in self.worker if c.medium == medium)]
+        path = (*bases[base % len(bases)], *labels)[:DEPTH]
+        count = len(path)
+        while count > 1 and Copy(medium, path[: len(path) - count + 1]) in self.worker:
+            count -= 1
+        move = Store(medium, path, count)
+        self.worker.update(Copy(medium, stored) for stored in move.paths)
+        self.deliver(move, lose=lose == 0)
+
+    @precondition(lambda self: self.worker)
+    @rule(pick=st.integers(0, 30), lose=st.integers(0, 5))
+    def announce(self, pick: int, lose: int) -> None:
+        """A report in full: nothing new is stored."""
+        copies = sorted(copy for copy in self.worker if len(copy.path) > 1)
+        if copies:
+            medium, path = copies[pick % len(copies)]
+            self.deliver(Store(medium, path, len(path)), lose=lose == 0)
+
+    @precondition(lambda self: self.worker)
+    @rule(pick=st.integers(0, 30), lose=st.integers(0, 5))
+    def evict(self, pick: int, lose: int) -> None:
+        """One copy of a leaf."""
+        parents = {Copy(copy.medium, copy.path[:-1]) for copy in self.worker}
+        leaves = sorted(set(self.worker) - parents)
+        copy = leaves[pick % len(leaves)]
+        self.worker[copy] -= 1
+        self.worker = +self.worker
+        self.deliver(Evict(copy), lose=lose == 0)
+
+    @rule(lose=st.integers(0, 2))
+    def clear(self, lose: int) -> None:
+        """The worker's cache is reset; a block is stored at once."""
+        self.worker = Counter({Copy("GPU", (1,)): 1})
+        self.deliver(None, Store("GPU", (1,), 1), lose=lose == 0)
+
+    @rule(told=st.booleans())
+    def restart(self, told: bool) -> None:
+        """A new process, seen by its start time or by its first batch."""
+        if told or self.stream.next == 1:
+            self.stream.feed.restarted("start time")
+        self.worker.clear()
+        self.belief.forget()
+        self.missed = self.lost = self.settling = False
+        self.unharmed = True
+        self.stream.next = 0
+        self.stream.send(CLEARED)
+
+    @rule()
+    def disconnect(self) -> None:
+        """The connection is lost."""
+        if not self.lost:
+            self.unharmed = self.unharmed or self.belief.fresh is None
+            self.lost = True
+            self.doubt()
+            self.stream.feed.disconnected("lost")
+
+    @rule(seconds=st.sampled_from([1, 20, 61]))
+    def wait(self, seconds: int) -> None:
+        """Time passes."""
+        self.stream.clock.now += seconds
+
+    @rule()
+    def tick(self) -> None:
+        """Suspects that are overdue go; a doubt about nothing ends."""
+        belief = self.belief
+        overdue = self.stream.clock.now - self.doubt_since >= TTL
+        if belief.suspects and overdue and not self.settling:
+            belief.miss()
+            self.unharmed, self.settling = False, True
+        if self.settling or not belief.suspects:
+            belief.walk()
+        if not belief.suspects and not self.lost:
+            belief.fresh, self.settling = None, False
+        self.stream.feed.tick()
+
+    @precondition(lambda self: self.belief.suspects)
+    @rule(pick=st.integers(0, 30), delivered=st.integers(0, DEPTH))
+    def confirm(self, pick: int, delivered: int) -> None:
+        """Delivered tokens confirm some blocks and contradict others."""
+        belief = self.belief
+        paths = sorted({copy.path for copy in belief.held})
+        path = paths[pick % len(paths)]
+        assert belief.fresh is not None
+        belief.fresh |= {
+            path[:end]
+            for end in range(1, min(delivered, len(path)) + 1)
+            if path[:end] in paths
+        }
+        wrong = {path[:end] for end in range(delivered + 1, len(path) + 1)}
+        wrong &= belief.suspects
+        belief.silenced |= {copy for copy in belief.named if copy.path in wrong}
+        self.stream.feed.confirmed(chain(ids(path), SIZE, ROOT), delivered)
+
+    @rule(budget=st.integers(1, 400))
+    def sweep(self, budget: int) -> None:
+        """A slice."""
+        self.stream.indexes.sweep(budget)
+
+    @invariant()
+    def index_agrees(self) -> None:
+        """Held, on GPU, in doubt, waiting: as believed."""
+        owner, index, belief = self.stream.owner, self.stream.index, self.belief
+        paths = {copy.path for copy in belief.held}
+        seen = paths | {copy.path for copy in (*self.worker, *belief.named)}
+        assert all(index.holds(owner, own_hash(p)) == (p in paths) for p in seen)
+        assert owner.blocks == len(paths)
+        on_gpu = [copy for copy in belief.held if copy.medium == "GPU"]
+        assert owner.gpu_blocks == len(on_gpu)
+        assert owner.suspect_blocks == len(belief.suspects)
+        assert self.stream.feed.orphans == len(belief.orphans)
+
+    @invariant()
+    def state_agrees(self) -> None:
+        """Live is without doubt, and complete is what the worker has."""
+        feed = self.stream.feed
+        assert feed.state in (FeedState.LIVE, FeedState.DEGRADED)
+        if self.belief.suspects or self.lost:
+            assert feed.state is FeedState.DEGRADED
+        if feed.complete and not self.missed and not self.lost:
+            assert self.belief.held == set(self.worker)
+
+
+TestFeedMachine = FeedMachine.TestCase
+TestFeedMachine.settings = settings(max_examples=60, stateful_step_count=40)

@@ -1,0 +1,174 @@
+"""History: an LRU of prefixes, and when its entries count."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvindex.history import History
+from tests.kvindex.engine import Clock
+
+
+def history(capacity: int = 100) -> tuple[History, Clock]:
+    """An empty one and its clock."""
+    clock = Clock()
+    return History(capacity_blocks=capacity, clock=clock), clock
+
+
+def test_a_sent_request_is_held() -> None:
+    """As far as the prompts agree."""
+    past, _ = history()
+    past.sent([1, 2, 3, 4])
+    past.sent([1, 2, 9])
+    assert past.held([1, 2, 3, 4, 5], live=False) == 4
+    assert past.held([1, 2, 9, 94], live=False) == 3
+    assert past.held([1, 8, 3], live=False) == 1
+    assert past.held([8], live=False) == 0
+    assert past.held([], live=False) == 0
+    past.sent([])
+    assert len(past) == 5
+
+
+def test_the_deepest_of_the_oldest_go_first() -> None:
+    """Prefixes stay whole."""
+    past, _ = history(capacity=6)
+    past.sent([1, 2, 3, 4])
+    past.sent([1, 2, 5])
+    past.sent([7])
+    assert past.held([1, 2, 3, 4], live=False) == 4
+    past.sent([8])
+    assert past.held([1, 2, 3, 4], live=False) == 3
+    past.sent([9, 10])
+    assert past.held([1, 2, 3, 4], live=False) == 2
+    assert past.held([1, 2, 5], live=False) == 2
+    assert len(past) == 6
+
+
+def test_a_request_larger_than_the_cache() -> None:
+    """Its first blocks are kept."""
+    past, _ = history(capacity=3)
+    past.sent([1, 2, 3, 4, 5])
+    assert past.held([1, 2, 3, 4, 5], live=False) == 3
+    none, _ = history(capacity=0)
+    none.sent([1])
+    assert none.held([1], live=False) == 0
+
+
+def test_events_speak_after_a_while() -> None:
+    """Entries stop to count for a live feed, and stay for the others."""
+    past, clock = history()
+    past.sent([1, 2, 3])
+    clock.now += 100
+    assert past.held([1, 2, 3], live=True) == 3
+    past.spoken_for([1, 2, 3], 5.0)
+    clock.now += 4.9
+    assert past.held([1, 2, 3], live=True) == 3
+    past.spoken_for([1, 2, 3], 5.0)
+    clock.now += 0.2
+    assert past.held([1, 2, 3], live=True) == 0
+    assert past.held([1, 2, 3], live=False) == 3
+    past.spoken_for([], 5.0)
+    past.spoken_for([42], 5.0)
+
+
+def test_a_longer_request_in_flight_keeps_its_blocks() -> None:
+    """The first token of a shorter one does not speak for it."""
+    past, clock = history()
+    past.sent([1, 2])
+    past.sent([1, 2, 3])
+    past.spoken_for([1, 2], 0.0)
+    clock.now += 1
+    assert past.held([1, 2, 3], live=True) == 3
+
+
+def test_history_goes_on_where_the_index_ends() -> None:
+    """A prefix touched by a request that is over, then one still in flight."""
+    past, clock = history()
+    past.sent([1, 2, 3, 4])
+    past.sent([1])
+    past.spoken_for([1], 0.0)
+    clock.now += 1
+    assert past.held([1, 2, 3, 4], live=True) == 0
+    assert past.held([1, 2, 3, 4], live=True, start=1) == 4
+    assert past.held([1, 2, 3, 4], live=True, start=4) == 4
+
+
+def test_one_contradiction_is_forgiven() -> None:
+    """The request that found nothing has just filled the cache; two are not."""
+    past, _ = history()
+    past.sent([1, 2, 3])
+    past.delivered([1, 2, 3], 1, 3)
+    assert past.held([1, 2, 3], live=False) == 3
+    past.delivered([1, 2, 3, 99], 1, 4)
+    assert past.held([1, 2, 3], live=False) == 1
+    assert past.held([1, 2, 3], live=False, start=2) == 2
+    past.sent([1, 2, 3])
+    assert past.held([1, 2, 3], live=False) == 1
+    past.delivered([1, 2, 3], 3, 1)
+    assert past.held([1, 2, 3], live=False) == 3
+
+
+def test_clear() -> None:
+    """The cache is empty."""
+    past, _ = history()
+    past.sent([1, 2])
+    past.delivered([1, 2], 0, 2)
+    past.clear()
+    assert (len(past), past.held([1], live=False)) == (0, 0)
+    past.sent([1])
+    past.delivered([1], 0, 1)
+    assert past.held([1], live=False) == 1
+
+
+def test_strikes_leave_with_their_blocks() -> None:
+    """What comes back later starts anew."""
+    past, _ = history(capacity=2)
+    past.sent([1, 2])
+    past.delivered([1, 2], 0, 2)
+    past.sent([8, 9])
+    past.sent([1, 2])
+    past.delivered([1, 2], 0, 2)
+    assert past.held([1, 2], live=False) == 2
+
+
+def test_shared_prefixes_do_not_grow_the_line() -> None:
+    """The same long prompt, many times: memory stays bounded."""
+    past, _ = history(capacity=50)
+    for turn in range(500):
+        past.sent([*range(40), 1000 + turn])
+    assert len(past) <= 50
+    assert past._in_line <= 4 * 50
+    assert len(past._runs) <= 5
+    assert past.held(list(range(40)), live=False) == 40
+
+
+PROMPTS = st.lists(
+    st.lists(st.integers(0, 2), min_size=1, max_size=6).map(
+        lambda path: [hash(tuple(path[: i + 1])) for i in range(len(path))]
+    ),
+    max_size=30,
+)
+
+
+@given(PROMPTS, st.integers(1, 12))
+def test_it_is_an_lru_of_prefixes(prompts: list[list[int]], capacity: int) -> None:
+    """Against a plain ordered list that touches the deepest block first."""
+    past, _ = history(capacity)
+    order: list[int] = []
+    line = 0
+    for prompt in prompts:
+        kept = prompt[:capacity]
+        line += len(kept)
+        if line > 4 * capacity:  # beyond that the two may differ
+            return
+        past.sent(prompt)
+        for block_hash in reversed(kept):
+            if block_hash in order:
+                order.remove(block_hash)
+            order.append(block_hash)
+        del order[: max(0, len(order) - capacity)]
+        line = past._in_line
+        for other in prompts:
+            leading = 0
+            while leading < len(other) and other[leading] in order:
+                leading += 1
+            assert past.held(other, live=False) == leading
+        assert len(past) == len(order)

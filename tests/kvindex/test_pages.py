@@ -1,0 +1,261 @@
+"""Small pages collected to blocks: branches, removals, media, bounds."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvindex import pages
+from kvindex.blocks import chain, pack_ids
+from kvindex.events import BlockRemoved, BlockStored, media_key
+from kvindex.feed import FeedSettings
+from kvindex.pages import indexed_size
+from tests.kvindex.engine import CLEARED, ROOT, Stream
+
+
+def page(
+    ids: list[int],
+    name: int,
+    parent: int | None = None,
+    *,
+    size: int = 4,
+    medium: str = "GPU",
+    extra: tuple[object, ...] | None = None,
+) -> BlockStored:
+    """Pages with these ids, named from `name` on."""
+    count = len(ids) // size
+    return BlockStored(
+        hashes=tuple(range(name, name + count)),
+        parent=parent,
+        token_ids=pack_ids(ids),
+        block_size=size,
+        medium=medium,
+        extra_keys=(extra,) * count if extra else None,
+    )
+
+
+def gone(*names: int, medium: str = "GPU") -> BlockRemoved:
+    """Pages removed."""
+    return BlockRemoved(hashes=names, medium=medium)
+
+
+def blocks_held(stream: Stream, ids: list[int], size: int = 16) -> int:
+    """Leading blocks of a prompt of these ids."""
+    hashes = chain(pack_ids(ids), size, ROOT)
+    return stream.index.match(hashes, [stream.owner])[0].blocks
+
+
+@pytest.mark.parametrize(
+    ("page_size", "size"),
+    [
+        (1, 16),
+        (2, 16),
+        (4, 16),
+        (8, 16),
+        (3, 18),
+        (12, 24),
+        (15, 30),
+        (16, 16),
+        (64, 64),
+    ],
+)
+def test_indexed_size(page_size: int, size: int) -> None:
+    """At least 16 tokens, a multiple of the page."""
+    assert indexed_size(page_size) == size
+    stream = Stream(block_size=page_size)
+    assert stream.feed.block_size == size
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_pages_become_blocks(size: int) -> None:
+    """In one event, or page by page; a rest is no block."""
+    ids = list(range(40))
+    whole = Stream()
+    whole.send(page(ids, 100, size=size))
+    assert (whole.feed.block_size, blocks_held(whole, ids)) == (16, 2)
+    assert whole.owner.gpu_blocks == 2
+    single = Stream()
+    parent = None
+    for at in range(0, 40, size):
+        single.send(page(ids[at : at + size], 100 + at, parent, size=size))
+        parent = 100 + at
+        assert blocks_held(single, ids) == (at + size) // 16
+
+
+def test_a_branch_in_the_middle_of_a_block() -> None:
+    """Two blocks share two pages; one of them gone ends both."""
+    stream = Stream()
+    left, right = list(range(16)), [*range(8), *range(50, 58)]
+    stream.send(page(left, 1), page(right[8:], 11, parent=2))
+    assert (blocks_held(stream, left), blocks_held(stream, right)) == (1, 1)
+    stream.send(gone(3))
+    assert (blocks_held(stream, left), blocks_held(stream, right)) == (0, 1)
+    stream.send(page(left[8:12], 3, parent=2))
+    assert (blocks_held(stream, left), blocks_held(stream, right)) == (1, 1)
+    stream.send(gone(2))
+    assert (blocks_held(stream, left), blocks_held(stream, right)) == (0, 0)
+    stream.send(page(left[4:8], 2, parent=1))
+    assert (blocks_held(stream, left), blocks_held(stream, right)) == (1, 1)
+    stream.send(gone(12, 11, 4, 3, 2, 1))
+    assert stream.owner.blocks == 0
+    assert not stream.feed._intake.holder.shelf._pages  # type: ignore[union-attr]
+
+
+def test_pages_removed_from_the_root_on() -> None:
+    """Records of pages that are gone stay only while others point to them."""
+    stream = Stream()
+    ids = list(range(32))
+    stream.send(page(ids, 1))
+    stream.send(gone(1, 2, 3), gone(99))
+    assert blocks_held(stream, ids) == 0
+    stream.send(gone(4, 5, 6, 7, 8))
+    assert stream.owner.blocks == 0
+    assert not stream.feed._intake.holder.shelf._pages  # type: ignore[union-attr]
+
+
+def test_each_medium_for_itself() -> None:
+    """A block is on GPU while all its pages are."""
+    stream = Stream()
+    ids = list(range(16))
+    stream.send(page(ids, 1), page(ids, 1, medium="CPU"))
+    assert (stream.owner.blocks, stream.owner.gpu_blocks) == (1, 1)
+    stream.send(gone(2))
+    assert (blocks_held(stream, ids), stream.owner.gpu_blocks) == (1, 0)
+    stream.send(gone(4, medium="CPU"))
+    assert blocks_held(stream, ids) == 0
+
+
+def test_media_keys_of_pages_join() -> None:
+    """The block's key lists those of its pages."""
+    stream = Stream()
+    ids = list(range(16))
+    stream.send(page(ids, 1, extra=(["img", 2],)))
+    hashes = chain(pack_ids(ids), 16, ROOT, {0: media_key([["img", 2]] * 4)})
+    assert stream.index.match(hashes, [stream.owner])[0].blocks == 1
+    assert blocks_held(stream, ids) == 0
+
+
+def test_orphan_pages_find_their_parent() -> None:
+    """As blocks do."""
+    stream = Stream()
+    ids = list(range(16))
+    stream.send(page(ids[8:], 3, parent=2))
+    stream.send(page(ids[:8], 1))
+    assert blocks_held(stream, ids) == 1
+
+
+def test_pages_in_doubt_settle() -> None:
+    """Those of a block stored again stay, the others go."""
+    stream = Stream(settings=FeedSettings(suspect_ttl_s=5))
+    ids = list(range(64))
+    stream.send(page(ids, 1), page([90, 91, 92, 93], 50))
+    stream.lose()
+    stream.send(page(ids[:16], 1))
+    found = stream.index.match(chain(pack_ids(ids), 16, ROOT), [stream.owner])[0]
+    assert found.suspects == (1, 2, 3)
+    stream.feed.confirmed(chain(pack_ids(ids), 16, ROOT), 2)
+    found = stream.index.match(chain(pack_ids(ids), 16, ROOT), [stream.owner])[0]
+    assert (found.blocks, found.suspects) == (2, ())
+    stream.send(page([91] * 16, 60))
+    stream.lose()
+    stream.send(page(ids[:32], 1))
+    stream.clock.now += 6
+    stream.feed.tick()
+    stream.feed.tick()
+    assert stream.feed.state == "live"
+    assert (blocks_held(stream, ids), stream.owner.blocks) == (2, 2)
+    stream.send(gone(*range(1, 17), 50))
+    assert stream.owner.blocks == 0
+
+
+def test_a_walk_without_doubt_keeps_pages() -> None:
+    """Trusted again before it began."""
+    stream = Stream()
+    ids = list(range(16))
+    stream.send(page(ids, 1))
+    stream.feed.disconnected("peer closed")
+    stream.send()
+    stream.feed.tick()
+    stream.send(gone(4))
+    assert blocks_held(stream, ids) == 0
+
+
+def test_clearing_pages() -> None:
+    """All of them."""
+    stream = Stream()
+    stream.send(page(list(range(32)), 1), CLEARED, page(list(range(16)), 1))
+    assert blocks_held(stream, list(range(32))) == 1
+
+
+def test_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that never make a block."""
+    monkeypatch.setattr(pages, "_SPARE_PAGES", 10)
+    stream = Stream()
+    for name in range(50):
+        stream.send(page([name] * 4, name))
+    holder = stream.feed._intake.holder
+    assert holder is not None
+    assert len(holder.shelf._pages) == 11  # type: ignore[attr-defined]
+    assert stream.feed.counters.refused == stream.index.refused == 39
+
+
+def test_blocks_of_pages_are_bounded() -> None:
+    """The page that would complete a block too many is refused."""
+    stream = Stream(limit_bytes=6000)
+    for name in range(0, 400, 4):
+        stream.send(page([name] * 16, name))
+    assert stream.indexes.memory.used_bytes <= 6000
+    assert 0 < stream.owner.blocks < 4
+    kept = stream.owner.blocks
+    assert stream.feed.counters.refused == 100 - kept
+    for name in range(0, 400, 4):
+        stream.send(gone(name + 3, name + 2, name + 1, name))
+    assert stream.owner.blocks == 0
+    assert not stream.feed._intake.holder.shelf._pages  # type: ignore[union-attr]
+
+
+def test_a_refused_copy_in_another_medium() -> None:
+    """The medium that was there before stays."""
+    stream = Stream(limit_bytes=10_000)
+    ids = list(range(16))
+    stream.send(page(ids[:12], 1, medium="CPU"), page(ids[:12], 1))
+    stream.indexes.memory.limit_bytes = 0
+    stream.send(page(ids[12:], 4, parent=3))
+    assert blocks_held(stream, ids) == 0
+    stream.indexes.memory.limit_bytes = 10_000
+    stream.send(page(ids[12:], 4, parent=3))
+    assert stream.owner.gpu_blocks == 1
+    stream.send(page(ids[12:], 4, parent=3, medium="CPU"), gone(4))
+    assert (blocks_held(stream, ids), stream.owner.gpu_blocks) == (1, 0)
+
+
+MOVES = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 2), st.booleans()), max_size=60
+)
+
+
+@settings(max_examples=60)
+@given(MOVES)
+def test_pages_against_sets(moves: list[tuple[int, int, bool]]) -> None:
+    """Random pages under random parents, stored and removed; blocks of two pages."""
+    stream = Stream(block_size=8)
+    paths: list[tuple[int, ...]] = [()]
+    held: set[tuple[int, ...]] = set()
+    for pick, last, store in moves:
+        path = paths[pick % len(paths)]
+        if store:
+            path = (*path, last)
+            if path in held or (path[:-1] and path[:-1] not in held):
+                continue
+            parent = hash(path[:-1]) & (2**64 - 1) if path[:-1] else None
+            stream.send(page([last] * 8, hash(path) & (2**64 - 1), parent, size=8))
+            held.add(path)
+            paths.append(path)
+        elif path in held:
+            stream.send(gone(hash(path) & (2**64 - 1)))
+            held.discard(path)
+    blocks = {p for p in held if len(p) % 2 == 0 and p[:-1] in held}
+    assert stream.owner.blocks == len(blocks)
+    for path in blocks:
+        ids = [i for last in path for i in [last] * 8]
+        own_hash = chain(pack_ids(ids), 16, ROOT)[-1]
+        assert stream.index.holds(stream.owner, own_hash)
