@@ -62,7 +62,7 @@ def trained(
     return tokenizer, _encoders(directory / "tokenizer.json")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(text=PROMPTS)
 def test_small_tokenizers(trained: tuple[Tokenizer, list[Encoder]], text: str) -> None:
     """Any text, with tokens whole and in pieces, has the reference's ids."""
@@ -80,7 +80,7 @@ def real(qwen3: Path) -> tuple[Tokenizer, list[Encoder]]:
     return Tokenizer.from_file(str(file)), encoders
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(text=PROMPTS)
 def test_qwen3(real: tuple[Tokenizer, list[Encoder]], text: str) -> None:
     """The same with the real tokenizer."""

@@ -142,14 +142,14 @@ def _try(renderer: Renderer, body: Any) -> None:
                 raise AssertionError(error.reason) from error
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(body=BODIES)
 def test_any_decoded_body(any_template: Renderer, body: dict[str, Any]) -> None:
     """Fields of any type and shape render or are refused."""
     _try(any_template, body)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(body=BODIES, cut=st.integers(0, 400))
 def test_any_bytes(any_template: Renderer, body: dict[str, Any], cut: int) -> None:
     """So do bodies as bytes, whole or cut off."""
