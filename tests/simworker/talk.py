@@ -1,0 +1,76 @@
+"""What tests do with a running worker: call it, follow its events, wait."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import zmq
+import zmq.asyncio
+
+from kvindex.events import EventBatch
+from kvindex.wire.vllm import decode_batch, decode_frames
+from simworker.server import SimWorker
+
+CHAT = "/v1/chat/completions"
+
+
+class Subscriber:
+    """Collects a worker's event batches."""
+
+    def __init__(self, socket: zmq.asyncio.Socket) -> None:
+        self._socket = socket
+        self.sequences: list[int] = []
+
+    async def batches(self, until: int) -> list[EventBatch]:
+        """The batches up to number `until - 1`."""
+        found = []
+        async with asyncio.timeout(5):
+            while not self.sequences or self.sequences[-1] < until - 1:
+                frames = await self._socket.recv_multipart()
+                _, sequence, payload = decode_frames(frames)
+                self.sequences.append(sequence)
+                found.append(decode_batch(payload))
+        return found
+
+
+@asynccontextmanager
+async def subscribed(worker: SimWorker) -> AsyncIterator[Subscriber]:
+    """A subscriber to all of a worker's events from now on."""
+    assert worker.kv_endpoint is not None
+    with zmq.asyncio.Context() as context, context.socket(zmq.SUB) as socket:
+        socket.subscribe(b"")
+        socket.connect(worker.kv_endpoint)
+        await asyncio.sleep(0.5)
+        yield Subscriber(socket)
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until something is true, two seconds at most on an idle machine."""
+    for _ in range(100):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it never came true")
+
+
+async def chat(client: aiohttp.ClientSession, worker: SimWorker, **body: Any) -> Any:
+    """One chat call; its answer."""
+    body = {"messages": [{"role": "user", "content": "hi"}]} | body
+    async with client.post(worker.url + CHAT, json=body) as response:
+        assert response.status == 200
+        return await response.json()
+
+
+async def get(client: aiohttp.ClientSession, worker: SimWorker, path: str) -> Any:
+    """The JSON of a GET."""
+    async with client.get(worker.url + path) as response:
+        assert response.status == 200
+        return await response.json()
+
+
+def metric(page: str, name: str) -> float:
+    """The value of a metric's first sample."""
+    line = next(line for line in page.splitlines() if line.startswith(name))
+    return float(line.split()[-1])

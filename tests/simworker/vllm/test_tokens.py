@@ -1,0 +1,45 @@
+"""`/tokenize` and `/detokenize` as captured."""
+
+from typing import Any
+
+import aiohttp
+import pytest
+
+from simworker.server import SimWorker
+from tests.simworker import captures
+
+
+async def test_tokenize(client: aiohttp.ClientSession, worker: SimWorker) -> None:
+    """The captured answers to a chat and to a plain prompt, and back to text."""
+    cases = captures.cases("w1_other_cases")
+    for name in ("t02_chat", "t03_nospecial", "d07_tokenize_tool"):
+        body = cases[name]["request"] | {"model": "qwen3-demo"}
+        expected = cases[name]["response"] | {"max_model_len": 40960}
+        async with client.post(worker.url + "/tokenize", json=body) as response:
+            assert await response.json() == expected
+        tokens = {"tokens": expected["tokens"]}
+        async with client.post(worker.url + "/detokenize", json=tokens) as response:
+            text = (await response.json())["prompt"]
+        if "prompt" in body:
+            assert text == body["prompt"]
+        else:
+            assert text.startswith("<|im_start|>user\nhi<|im_end|>")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/tokenize", {}, "body.prompt"),
+        ("/tokenize", {"model": "nope", "prompt": "x"}, "model"),
+        ("/detokenize", {}, "body.tokens"),
+        ("/detokenize", {"tokens": "x"}, "body.tokens"),
+        ("/detokenize", {"tokens": [1, -1]}, "body.tokens.1"),
+    ],
+)
+async def test_tokenize_refuses(
+    client: aiohttp.ClientSession, worker: SimWorker, path: str, body: Any, param: str
+) -> None:
+    """What is missing or of the wrong type is named."""
+    async with client.post(worker.url + path, json=body) as response:
+        assert response.status in (400, 404)
+        assert (await response.json())["error"]["param"] == param
