@@ -26,7 +26,7 @@ MODEL = "qwen3-demo"
 POLICIES = ("kv_cache_aware", "round_robin")
 SEED = 20
 SESSIONS = 48
-WORKER_OPTIONS = ("--prefill-rate", "8000", "--decode-rate", "120", "--blocks", "3072")
+WORKER_OPTIONS = ("--prefill-rate", "8000", "--decode-rate", "120", "--blocks", "2560")
 BAR = 40
 
 
