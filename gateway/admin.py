@@ -3,6 +3,8 @@
 Read-only: nothing here sends a request or changes a state.
 """
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -11,6 +13,7 @@ from gateway.account import Accounts
 from gateway.errors import NoWorker
 from gateway.monitor import Monitor
 from kvindex.index import Indexes
+from kvindex.knowledge import Knowledge
 from router import pool
 from router.pool import WorkerPool
 from router.request import RouteRequest
@@ -31,7 +34,10 @@ class Admin:
         router: Router,
         monitor: Monitor,
         accounts: Accounts,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`clock` is that of the pool and the feeds."""
+        self._clock = clock
         self._pool = pool
         self._indexes = indexes
         self._router = router
@@ -58,6 +64,7 @@ class Admin:
         return {"workers": [self._worker(worker) for worker in self._pool.workers]}
 
     def _worker(self, worker: Worker) -> dict[str, Any]:
+        now = self._clock()
         return {
             "url": worker.url,
             "engine": worker.engine,
@@ -65,7 +72,7 @@ class Admin:
             "models": sorted(worker.models),
             "state": worker.state,
             "reason": worker.reason,
-            "since": worker.since,
+            "state_s": round(now - worker.since, 3),
             "inflight_requests": worker.inflight_requests,
             "inflight_tokens": worker.inflight_tokens,
             "prefill_rate": worker.rate.tokens_per_s,
@@ -76,7 +83,7 @@ class Admin:
                     "rank": rank,
                     "state": knowledge.feed.state,
                     "reason": knowledge.feed.reason,
-                    "since": knowledge.feed.since,
+                    "state_s": round(now - knowledge.feed.since, 3),
                     "complete": knowledge.feed.complete,
                     "last_sequence": knowledge.feed.last_sequence,
                 }
@@ -88,27 +95,29 @@ class Admin:
 
     def index(self) -> dict[str, Any]:
         """`GET /gateway/index`: blocks and bytes in all, and by owner."""
-        owners = []
-        for worker in self._pool.workers:
-            for rank, knowledge in sorted(worker.knowledge.items()):
-                feed, owner = knowledge.feed, knowledge.feed.owner
-                owners.append(
-                    {
-                        "worker": worker.url,
-                        "rank": rank,
-                        "blocks": owner.blocks if owner else 0,
-                        "gpu_blocks": owner.gpu_blocks if owner else 0,
-                        "history_blocks": len(knowledge.history),
-                        "last_sequence": feed.last_sequence,
-                        **msgspec.to_builtins(feed.counters),
-                        "orphans": feed.orphans,
-                    }
-                )
+        owners = [
+            self._owner(worker, rank, knowledge)
+            for worker in self._pool.workers
+            for rank, knowledge in sorted(worker.knowledge.items())
+        ]
         return {
             "blocks": sum(index.blocks for index in self._indexes.all),
             "bytes": self._indexes.memory.used_bytes,
             "limit_bytes": self._indexes.memory.limit_bytes,
             "owners": owners,
+        }
+
+    def _owner(self, worker: Worker, rank: int, known: Knowledge) -> dict[str, Any]:
+        owner = known.feed.owner
+        return {
+            **msgspec.to_builtins(known.feed.counters),
+            "worker": worker.url,
+            "rank": rank,
+            "blocks": owner.blocks if owner else 0,
+            "gpu_blocks": owner.gpu_blocks if owner else 0,
+            "suspect_blocks": owner.suspect_blocks if owner else 0,
+            "history_blocks": len(known.history),
+            "last_sequence": known.feed.last_sequence,
         }
 
     def explain(self, request: RouteRequest) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import functools
+import logging
 import random
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
 import aiohttp
 from aiohttp import web
@@ -31,8 +32,11 @@ from router.pool import WorkerPool
 from router.router import Router
 from router.worker import WorkerState
 
+log = logging.getLogger(__name__)
+
 FIRST_ROUND_S = 5.0
 """How long the start waits for workers before it serves without them."""
+AFTER_FAULT_S = 1.0
 
 
 class Gateway:
@@ -56,6 +60,7 @@ class Gateway:
         )
         self.accounts = Accounts(self.metrics)
         self._was_ready = False
+        self._first_round_over = False
 
     async def start(self) -> web.Application:
         """Contact the workers once, start the background; the application to serve."""
@@ -90,6 +95,7 @@ class Gateway:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_ROUND_S):
                 await self.monitor.first_round(session)
+        self._first_round_over = True
         self.admin = Admin(
             pool=self.pool,
             indexes=self.indexes,
@@ -104,10 +110,21 @@ class Gateway:
     async def _background(self, session: aiohttp.ClientSession) -> None:
         housekeeping = Housekeeping(self.pool, self.indexes, self.metrics)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(housekeeping.run())
-            tasks.create_task(housekeeping.watch_loop())
+            tasks.create_task(self._kept("housekeeping", housekeeping.run))
+            tasks.create_task(self._kept("lag", housekeeping.watch_loop))
             for worker in self.pool.workers:
-                tasks.create_task(self.monitor.watch(session, worker))
+                watch = functools.partial(self.monitor.watch, session, worker)
+                tasks.create_task(self._kept(f"contact with {worker.url}", watch))
+
+    async def _kept(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Keep `work` going: a fault of ours in it is logged, and it starts anew."""
+        while True:
+            try:
+                await work()
+            except Exception:
+                log.exception("%s failed and starts anew", name)
+                self.metrics.errors.labels("background").inc()
+            await asyncio.sleep(AFTER_FAULT_S)
 
     def _application(self) -> web.Application:
         config = self.config
@@ -145,6 +162,8 @@ class Gateway:
 
     def _may_load(self) -> bool:
         """Loading a tokenizer stalls the loop: only until there is traffic to stall."""
+        if not self._first_round_over:
+            return True
         states = {worker.state for worker in self.pool.workers}
         self._was_ready = self._was_ready or WorkerState.ready in states
         return not self._was_ready
@@ -152,18 +171,10 @@ class Gateway:
 
 @contextlib.asynccontextmanager
 async def _running(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """`work` as a task, cancelled at the end; a fault in it ends the program."""
+    """`work` as a task, cancelled at the end."""
     task = asyncio.create_task(work)
-    task.add_done_callback(functools.partial(_report, asyncio.get_running_loop()))
     try:
         yield
     finally:
         task.cancel()
         await asyncio.wait({task})
-
-
-def _report(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        loop.call_exception_handler(
-            {"message": "the background tasks have failed", "exception": error}
-        )

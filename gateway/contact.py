@@ -5,6 +5,7 @@ One engine's routes and formats are named here once; the answer is neutral
 /kv_event_sources (0.31 and later).
 """
 
+import contextlib
 import re
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +17,12 @@ from router.models import ListedModel
 from router.worker import WorkerSpec
 
 ANSWER_LIMIT = 8 * 1024 * 1024
+LARGEST_COUNT = 1 << 40
+"""A block size or a number of blocks above this is none."""
 TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
+
+
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class ContactFailed(Exception):
@@ -46,8 +52,8 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
     cache_blocks: int | None = None
     started_at: float | None = None
     """The worker's process start, seconds since the epoch."""
-    event_endpoints: dict[int, str] = {}
-    """Rank to endpoint a SUB can connect to."""
+    event_endpoints: dict[int, str] | None = None
+    """Rank to endpoint a SUB can connect to; None where it could not be asked."""
 
 
 async def ask(
@@ -58,28 +64,20 @@ async def ask(
     listing = await _models(session, spec.url, headers)
     models = tuple(_listed(entry) for entry in listing)
     version = await _optional(session, spec.url + "/version", headers)
-    numbers = cache_numbers(await _text(session, spec.url + "/metrics", headers))
+    page = await _page(session, spec.url + "/metrics", headers)
+    numbers = cache_numbers((page or b"").decode("utf-8", "replace"))
     sources = await _optional(session, spec.url + "/kv_event_sources", headers)
     engine = spec.engine or next((e.get("owned_by") for e in listing), None)
     return WorkerFacts(
         models=models,
         listing=tuple(listing),
         engine=engine if engine in ("vllm", "sglang", "trtllm") else "generic",
-        version=_string(version, "version"),
+        version=_string(version or {}, "version"),
         block_size=numbers.get("block_size"),
         cache_blocks=numbers.get("num_gpu_blocks"),
         started_at=numbers.get("started_at"),
-        event_endpoints=_endpoints(sources, spec.url),
+        event_endpoints=None if sources is None else _endpoints(sources, spec.url),
     )
-
-
-async def started_at(
-    session: aiohttp.ClientSession, spec: WorkerSpec, api_key: str | None
-) -> float | None:
-    """The worker's process start time, or None where it cannot be read."""
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    page = await _text(session, spec.url + "/metrics", headers)
-    return cache_numbers(page).get("started_at")
 
 
 async def _get(
@@ -106,7 +104,7 @@ async def _models(
         raise ContactFailed(f"/v1/models answers {status}")
     try:
         return msgspec.json.decode(body, type=_ModelList).data
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except _UNREADABLE:
         raise ContactFailed("/v1/models answers no list of models") from None
 
 
@@ -123,24 +121,29 @@ def _listed(entry: dict[str, Any]) -> ListedModel:
     return ListedModel(id=_string(entry, "id") or "", root=root, parent=parent)
 
 
-async def _text(
+async def _page(
     session: aiohttp.ClientSession, url: str, headers: dict[str, str]
-) -> str:
-    """A page of a route that an engine may not have: empty then."""
+) -> bytes | None:
+    """What a route answers: b"" where the worker has none such, None if it failed."""
     try:
         status, body = await _get(session, url, headers)
     except (aiohttp.ClientError, TimeoutError, OSError, ContactFailed):
-        return ""
-    return body.decode("utf-8", "replace") if status == 200 else ""
+        return None
+    if status >= 500:
+        return None
+    return body if status == 200 else b""
 
 
 async def _optional(
     session: aiohttp.ClientSession, url: str, headers: dict[str, str]
-) -> dict[str, Any]:
-    page = await _text(session, url, headers)
+) -> dict[str, Any] | None:
+    """The JSON object that a route answers, {} where it has none, None as `_page`."""
+    page = await _page(session, url, headers)
+    if page is None:
+        return None
     try:
-        answer = msgspec.json.decode(page.encode())
-    except msgspec.DecodeError:
+        answer = msgspec.json.decode(page)
+    except _UNREADABLE:
         return {}
     return answer if isinstance(answer, dict) else {}
 
@@ -153,27 +156,37 @@ def _string(answer: dict[str, Any], name: str) -> str | None:
 def cache_numbers(page: str) -> dict[str, Any]:
     """block_size, num_gpu_blocks and started_at of vLLM's Prometheus page."""
     numbers: dict[str, Any] = {}
-    info = re.search(r"^vllm:cache_config_info\{([^}]*)\}", page, re.MULTILINE)
+    info = re.search(r"^vllm:cache_config_info\{(.*)\}", page, re.MULTILINE)
     if info:
         labels = dict(re.findall(r'(\w+)="([^"]*)"', info[1]))
         for name in ("block_size", "num_gpu_blocks"):
-            if labels.get(name, "").isdigit():
-                numbers[name] = int(labels[name])
-    start = re.search(r"^process_start_time_seconds (\S+)", page, re.MULTILINE)
+            count = _whole(labels.get(name, ""))
+            if count:
+                numbers[name] = count
+    start = re.search(r"^process_start_time_seconds ([0-9.e+]+)$", page, re.MULTILINE)
     if start:
-        numbers["started_at"] = float(start[1])
+        with contextlib.suppress(ValueError):  # such as 1.2.3: a time not told
+            numbers["started_at"] = float(start[1])
     return numbers
+
+
+def _whole(text: str) -> int | None:
+    """A number of blocks, tokens or a rank."""
+    if not re.fullmatch(r"[0-9]{1,15}", text) or int(text) > LARGEST_COUNT:
+        return None
+    return int(text)
 
 
 def _endpoints(sources: dict[str, Any], url: str) -> dict[int, str]:
     endpoints = {}
-    for rank, entry in sources.items():
+    for name, entry in sources.items():
         try:
             source = msgspec.convert(entry, EventSource)
         except msgspec.ValidationError:
             continue
-        if rank.isdigit() and source.enable_kv_cache_events and source.endpoint:
-            endpoints[int(rank)] = connectable(source.endpoint, url)
+        rank = _whole(name)
+        if rank is not None and source.enable_kv_cache_events and source.endpoint:
+            endpoints[rank] = connectable(source.endpoint, url)
     return endpoints
 
 

@@ -5,12 +5,14 @@ the candidates. Where that cannot be done, the raw content stands in: its bytes 
 cut into pieces that are hashed like blocks, so that equal beginnings still meet.
 """
 
+import time
+
 import msgspec
 
 from gateway.metrics import Metrics
 from gateway.models import Renderers
 from gateway.peek import Peeked
-from gateway.rendering import NotRendered, RenderPool
+from gateway.rendering import LATE, NotRendered, RenderPool
 from kvindex.blocks import Namespace, chain
 from render import Rendered
 from router.pool import WorkerPool
@@ -51,18 +53,26 @@ class Describer:
         self._render = render
 
     async def describe(
-        self, body: bytes, peeked: Peeked, *, chat: bool
+        self, body: bytes, peeked: Peeked, *, chat: bool, counted: bool = True
     ) -> RouteRequest:
-        """Describe a chat or completion request; never raises for what is in it."""
+        """Describe a chat or completion request; never raises for what is in it.
+
+        Its times go into the metrics if `counted`.
+        """
         if peeked.problem is not None:
             return self.unrendered(len(body), peeked, peeked.problem)
         namespace = self._pool.resolve(peeked.model, peeked.cache_salt)
+        begun = time.perf_counter()
         try:
             rendered = await self._rendered(body, peeked, namespace, chat=chat)
         except NotRendered as reason:
+            if counted and reason.reason == LATE:
+                self._metrics.render_seconds.observe(time.perf_counter() - begun)
             return self.unrendered(len(body), peeked, reason.reason)
-        self._metrics.template_seconds.observe(rendered.template_s)
-        self._metrics.tokenize_seconds.observe(rendered.tokenize_s)
+        if counted:
+            self._metrics.render_seconds.observe(time.perf_counter() - begun)
+            self._metrics.template_seconds.observe(rendered.template_s)
+            self._metrics.tokenize_seconds.observe(rendered.tokenize_s)
         return RouteRequest(
             model=peeked.model,
             renderings=self._blocks(rendered, peeked.model, namespace),
@@ -126,15 +136,17 @@ def _content(peeked: Peeked, namespace: Namespace) -> Rendering | None:
     if conversation is None:
         return None
     # The closing bracket or quote is where the next turn goes on: left out.
-    raw = _bytes(peeked.tools) + _bytes(conversation)[:-1]
+    parts = [_view(peeked.tools), _view(conversation)[:-1]]
+    size = sum(len(part) for part in parts)
+    raw = b"".join(part[:CONTENT_LIMIT] for part in parts)[:CONTENT_LIMIT]
     return Rendering(
         profile="content",
         block_size=CONTENT_PIECE_TOKENS,
-        hashes=chain(raw[:CONTENT_LIMIT], CONTENT_PIECE_TOKENS, namespace.root()),
-        token_count=max(1, len(raw) // BYTES_PER_TOKEN),
+        hashes=chain(raw, CONTENT_PIECE_TOKENS, namespace.root()),
+        token_count=max(1, size // BYTES_PER_TOKEN),
         estimated=True,
     )
 
 
-def _bytes(raw: msgspec.Raw | None) -> bytes:
-    return b"" if raw is None else bytes(raw)
+def _view(raw: msgspec.Raw | None) -> memoryview:
+    return memoryview(b"" if raw is None else raw)

@@ -7,7 +7,7 @@ publisher never has to drop, and in slices short enough that requests never wait
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import zmq
 import zmq.asyncio
@@ -36,12 +36,13 @@ class EventSockets:
         self._context.destroy(linger=0)
 
     async def follow(
-        self, feed: Feed, endpoint: str, connection_lost: Callable[[], Awaitable[None]]
+        self, feed: Feed, endpoint: str, on_change: Callable[[], None]
     ) -> None:
         """Feed `feed` from a publisher that binds `endpoint`, until cancelled.
 
-        `connection_lost` runs after each lost connection (the worker's start time is
-        read there). Raises zmq.ZMQError for an endpoint ZMQ cannot connect to.
+        `on_change` is called when a connection is lost and when it is back: the time
+        to look whether the worker is still the same process. Raises zmq.ZMQError for
+        an endpoint ZMQ cannot connect to.
         """
         socket = self._context.socket(zmq.SUB)
         try:
@@ -52,7 +53,7 @@ class EventSockets:
             socket.connect(endpoint)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._drain(socket, feed))
-                tasks.create_task(self._watch(changes, feed, connection_lost))
+                tasks.create_task(self._watch(changes, feed, on_change))
         finally:
             socket.disable_monitor()
             socket.close(linger=0)
@@ -75,18 +76,19 @@ class EventSockets:
             await asyncio.sleep(0)
 
     async def _watch(
-        self,
-        changes: zmq.asyncio.Socket,
-        feed: Feed,
-        connection_lost: Callable[[], Awaitable[None]],
+        self, changes: zmq.asyncio.Socket, feed: Feed, on_change: Callable[[], None]
     ) -> None:
+        was_connected = False
         while True:
             change = parse_monitor_message(await changes.recv_multipart())
             if change["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 feed.connected()
+                if was_connected:
+                    on_change()
+                was_connected = True
             elif change["event"] == zmq.EVENT_DISCONNECTED:
                 feed.disconnected("connection lost")
-                await connection_lost()
+                on_change()
 
 
 def _receive_slice(socket: "zmq.Socket[bytes]", feed: Feed) -> None:

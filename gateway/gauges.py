@@ -6,12 +6,18 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from gateway.metrics import PREFIX
+from kvindex.events import AllBlocksCleared, BlockRemoved, BlockStored
 from kvindex.index import Indexes
 from kvindex.standing import FeedState
 from router.pool import WorkerPool
 from router.worker import WorkerState
 
 OWNER = ("worker", "rank")
+KINDS = {
+    "stored": BlockStored.__name__,
+    "removed": BlockRemoved.__name__,
+    "cleared": AllBlocksCleared.__name__,
+}
 
 
 class Gauges:
@@ -73,7 +79,7 @@ class Gauges:
             for name, text in (
                 ("event_gaps", "Times batches of KV events were missed"),
                 ("worker_restarts", "Restarts of a worker seen by its events"),
-                ("orphan_events", "KV events whose parent block was unknown"),
+                ("orphan_blocks", "Blocks stored before their parent was known"),
             )
         }
         for worker in self._pool.workers:
@@ -82,13 +88,13 @@ class Gauges:
                 counters = feed.counters
                 for state in FeedState:
                     states.add_metric([*owner, state], feed.state is state)
-                for kind in ("stored", "removed", "cleared"):
-                    events.add_metric([*owner, kind], getattr(counters, kind))
+                for kind, name in KINDS.items():
+                    events.add_metric([*owner, kind], counters.events.get(name, 0))
                 for reason, count in counters.undecodable.items():
                     undecodable.add_metric([*owner, reason], count)
                 troubles["event_gaps"].add_metric(owner, counters.gaps)
                 troubles["worker_restarts"].add_metric(owner, counters.restarts)
-                troubles["orphan_events"].add_metric(owner, counters.orphans)
+                troubles["orphan_blocks"].add_metric(owner, counters.orphans)
         yield from (states, events, undecodable, *troubles.values())
 
 

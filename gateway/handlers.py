@@ -4,13 +4,12 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
 
 from gateway import body as bodies
-from gateway.access import check_admin, is_proxied
+from gateway.access import asked_path, check_admin, is_proxied
 from gateway.admin import Admin
 from gateway.config import Config
 from gateway.describe import ENCODED_BODY, OTHER_ENDPOINT, Describer
@@ -21,7 +20,7 @@ from gateway.errors import (
     MethodNotAllowed,
     NotFound,
 )
-from gateway.headers import request_id
+from gateway.headers import request_id, target
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.peek import Peeked, peek
 from gateway.proxy import Outgoing, Proxy
@@ -136,9 +135,10 @@ class Handlers:
     async def _infer(
         self, request: web.Request, identity: bytes, endpoint: str
     ) -> web.StreamResponse:
+        begun = self._clock()
         body = await bodies.read(request, self._config.max_body)
         route = await self._route(request, body, chat=endpoint == CHAT)
-        outgoing = _outgoing(request, identity, endpoint, body, len(body))
+        outgoing = _outgoing(request, identity, endpoint, body, len(body), begun)
         return await self._forward(request, outgoing, route)
 
     async def _forward(
@@ -158,17 +158,19 @@ class Handlers:
 
     async def _other(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         """Proxy an inference path as it is; JSON is looked into, the rest streamed."""
-        if not is_proxied(unquote(request.rel_url.raw_path), self._config.proxy_path):
+        path = asked_path(target(request.raw_path))
+        if not is_proxied(path, self._config.proxy_path):
             raise NotFound("there is no such route here")
+        begun = self._clock()
         limit, length = self._config.max_body, bodies.length(request)
         if length != 0 and request.content_type == "application/json":
             body = await bodies.read(request, limit)
             peeked = await peek(body)
-            outgoing = _outgoing(request, identity, OTHER, body, len(body))
+            outgoing = _outgoing(request, identity, OTHER, body, len(body), begun)
         else:
             peeked = Peeked()
             stream = bodies.stream(request, limit) if length != 0 else b""
-            outgoing = _outgoing(request, identity, OTHER, stream, length)
+            outgoing = _outgoing(request, identity, OTHER, stream, length, begun)
         route = self._describer.unrendered(outgoing.length or 0, peeked, OTHER_ENDPOINT)
         return await self._forward(request, outgoing, route)
 
@@ -213,7 +215,7 @@ class Handlers:
         if peeked.messages is None and peeked.prompt is None:
             raise BadRequest("the body has neither messages nor a prompt")
         route = await self._describer.describe(
-            body, peeked, chat=peeked.messages is not None
+            body, peeked, chat=peeked.messages is not None, counted=False
         )
         return _json(self._admin.explain(route), identity)
 
@@ -230,15 +232,17 @@ def _outgoing(
     endpoint: str,
     body: bytes | AsyncIterator[bytes],
     length: int | None,
+    begun: float,
 ) -> Outgoing:
     return Outgoing(
         method=request.method,
-        target=request.raw_path.encode("latin-1"),
+        target=target(request.raw_path),
         headers=request.raw_headers,
         request_id=identity,
         body=body,
         length=length,
         endpoint=endpoint,
+        begun=begun,
     )
 
 

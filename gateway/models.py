@@ -75,16 +75,18 @@ class Renderers:
 
     def _first_found(self, model: ListedModel) -> Renderer | None:
         sources = [source for source in (model.root, model.id) if source]
+        reasons = []
         for source in dict.fromkeys(sources):
             try:
                 return self._load(source)
-            except ModelNotFound:
-                continue
+            except ModelNotFound as error:
+                reasons.append(str(error))
         log.warning(
-            "model %s is neither a directory here nor in the local cache: its requests "
-            "are routed by load and raw content; --model %s=DIR_OR_ID renders them",
+            "model %s is not rendered: its requests are routed by load and raw "
+            "content; --model %s=DIR_OR_ID renders them (%s)",
             model.id,
             model.id,
+            "; ".join(reasons),
         )
         return None
 

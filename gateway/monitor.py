@@ -1,17 +1,20 @@
 """Contact with the workers: who they are, when they restarted, which feeds to follow.
 
 One task per worker. It contacts until the worker answers, writes down what it said,
-starts its feeds, and from then on looks again now and then. Health checks with rise
-and fall counts are no business of this file: the pool judges by what requests meet.
+follows its feeds, and from then on looks again now and then, at once where an event
+connection is lost or back. Health checks with rise and fall counts are no business of
+this file: the pool judges by what requests meet.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
 from collections.abc import Callable
 
 import aiohttp
+import msgspec
 import zmq
 
 from gateway import contact
@@ -19,10 +22,9 @@ from gateway.config import Config
 from gateway.contact import ContactFailed, WorkerFacts
 from gateway.feeds import EventSockets
 from gateway.models import Renderers
-from kvindex.feed import FeedSettings
+from kvindex.feed import Feed, FeedSettings
 from kvindex.index import Indexes
 from kvindex.knowledge import Knowledge
-from kvindex.standing import FeedState
 from router.pool import WorkerPool
 from router.worker import DEFAULT_BLOCK_SIZE, Worker, WorkerState
 
@@ -34,6 +36,21 @@ REFRESH_S = 10.0
 RANK_PINNING_ENGINES = ("vllm", "sglang")
 DEFAULT_CACHE_BLOCKS = 8192
 """History of a worker that does not tell the size of its cache."""
+
+
+class _Start(msgspec.Struct, frozen=True):
+    """A worker's process: its start, and the restarts its feeds had noticed by then."""
+
+    at: float
+    restarts: dict[int, int]
+
+
+class _Following(msgspec.Struct, frozen=True):
+    """An event socket at work."""
+
+    endpoint: str
+    feed: Feed
+    task: asyncio.Task[None]
 
 
 class Monitor:
@@ -55,7 +72,9 @@ class Monitor:
         self._renderers = renderers
         self._sockets = sockets
         self._may_load = may_load
-        self._started_at: dict[str, float] = {}
+        self._starts: dict[str, _Start] = {}
+        self._opened: dict[tuple[str, int], tuple[str, bool]] = {}
+        """For which base model, and with events or not, each knowledge was opened."""
         self.listings: dict[str, WorkerFacts] = {}
         """What each worker said last, by URL."""
 
@@ -65,23 +84,26 @@ class Monitor:
 
     async def watch(self, session: aiohttp.ClientSession, worker: Worker) -> None:
         """Keep in touch with one worker and follow its feeds, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            following: dict[int, tuple[str, asyncio.Task[None]]] = {}
-            wait = FIRST_RETRY_S
-            while True:
-                for rank, endpoint in self._sources(worker).items():
-                    before = following.get(rank)
-                    if before is not None and before[0] == endpoint:
-                        continue
-                    if before is not None:  # a restart may move the publisher
-                        before[1].cancel()
-                    follow = self._follow(session, worker, rank, endpoint)
-                    following[rank] = (endpoint, tasks.create_task(follow))
-                await asyncio.sleep(wait * random.uniform(0.8, 1.2))
-                if await self._try(session, worker):
-                    wait = REFRESH_S
-                else:
-                    wait = min(wait * 2, RETRY_LIMIT_S)
+        look = asyncio.Event()
+        following: dict[int, _Following] = {}
+        failures = 0
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    self._follow_all(worker, following, look.set, tasks)
+                    retry = min(FIRST_RETRY_S * 2.0 ** min(failures, 10), RETRY_LIMIT_S)
+                    known = worker.url in self.listings and not failures
+                    wait = REFRESH_S if known else retry
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(wait * random.uniform(0.8, 1.2)):
+                            await look.wait()
+                    look.clear()
+                    answered = await self._try(session, worker)
+                    failures = 0 if answered else failures + 1
+        except Exception:
+            for knowledge in worker.knowledge.values():
+                knowledge.feed.disconnected("not followed, by a fault of the gateway")
+            raise
 
     async def _try(self, session: aiohttp.ClientSession, worker: Worker) -> bool:
         try:
@@ -108,39 +130,75 @@ class Monitor:
             self._renderers.refuse(facts.models)
 
     def _write_down(self, worker: Worker, facts: WorkerFacts) -> None:
-        known = worker.url in self.listings
+        before = self.listings.get(worker.url)
+        if before is not None and facts.event_endpoints is None:
+            facts = msgspec.structs.replace(
+                facts, event_endpoints=before.event_endpoints
+            )
         self.listings[worker.url] = facts
         self._pool.listed(worker, facts.models)
         worker.engine = facts.engine
-        worker.version = facts.version
+        worker.version = facts.version or worker.version
         worker.block_size = facts.block_size or worker.block_size
         worker.cache_blocks = facts.cache_blocks or worker.cache_blocks
-        ranks = set(self._sources(worker)) or {0}
-        worker.ranks = tuple(sorted(ranks))
         worker.can_pin_ranks = facts.engine in RANK_PINNING_ENGINES
-        for rank in worker.ranks:
-            self._know(worker, rank, facts.block_size)
-        self._note_start(worker, facts.started_at)
-        if not known or worker.state is not WorkerState.ready:
+        if facts.started_at is not None:
+            self._note_start(worker, facts.started_at)
+        told_before = before.block_size if before is not None else None
+        changed = facts.block_size not in (None, told_before)
+        self._know_all(worker, facts.block_size, size_changed=changed)
+        if before is None or worker.state is not WorkerState.ready:
             self._pool.answered(worker)
+
+    def _note_start(self, worker: Worker, started_at: float) -> None:
+        """Tell the feeds of a new process, but those that noticed it themselves."""
+        feeds = {rank: known.feed for rank, known in worker.knowledge.items()}
+        before = self._starts.get(worker.url)
+        if before is not None and started_at != before.at:
+            for rank, feed in feeds.items():
+                if feed.counters.restarts == before.restarts.get(rank):
+                    feed.restarted("the worker's process started anew")
+        restarts = {rank: feed.counters.restarts for rank, feed in feeds.items()}
+        self._starts[worker.url] = _Start(started_at, restarts)
 
     def _sources(self, worker: Worker) -> dict[int, str]:
         """Rank to endpoint: as configured, else as the worker says."""
         if worker.spec.kv_events:
             return dict(worker.spec.kv_events)
         facts = self.listings.get(worker.url)
-        return dict(facts.event_endpoints) if facts else {}
+        return dict(facts.event_endpoints or {}) if facts else {}
 
-    def _know(self, worker: Worker, rank: int, block_size: int | None) -> None:
-        """Open what is known of a rank; anew where it now has an event source."""
-        has_source = rank in self._sources(worker)
+    def _know_all(
+        self, worker: Worker, block_size: int | None, *, size_changed: bool
+    ) -> None:
+        """Open what is to be known of each rank, forget ranks that are gone."""
+        sources = self._sources(worker)
+        ranks = tuple(sorted(sources)) or (0,)
+        for rank in ranks:
+            opened = (worker.base_model or "", rank in sources)
+            if self._opened.get((worker.url, rank)) != opened:
+                self._open(worker, rank, opened, block_size)
+            elif size_changed and block_size is not None:
+                worker.knowledge[rank].feed.use_block_size(block_size)
+        worker.ranks = ranks
+        for rank in set(worker.knowledge).difference(ranks):
+            del self._opened[worker.url, rank]
+            worker.knowledge.pop(rank).feed.retire()
+
+    def _open(
+        self,
+        worker: Worker,
+        rank: int,
+        opened: tuple[str, bool],
+        block_size: int | None,
+    ) -> None:
+        model, has_source = opened
         known = worker.knowledge.get(rank)
         if known is not None:
-            if not has_source or known.feed.state is not FeedState.ESTIMATED:
-                return
             known.feed.retire()
+        self._opened[worker.url, rank] = opened
         worker.knowledge[rank] = Knowledge.open(
-            model=worker.base_model or "",
+            model=model,
             indexes=self._indexes,
             key=f"{worker.url} rank {rank}",
             clock=time.monotonic,
@@ -150,29 +208,45 @@ class Monitor:
             has_source=has_source,
         )
 
-    def _note_start(self, worker: Worker, started_at: float | None) -> None:
-        if started_at is None:
-            return
-        before = self._started_at.get(worker.url)
-        self._started_at[worker.url] = started_at
-        if before is not None and started_at != before:
-            for knowledge in worker.knowledge.values():
-                knowledge.feed.restarted("the worker's process started anew")
+    def _follow_all(
+        self,
+        worker: Worker,
+        following: dict[int, _Following],
+        look: Callable[[], None],
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        """See that each known feed is followed at its endpoint, and nothing else."""
+        sources = self._sources(worker)
+        for rank, known in worker.knowledge.items():
+            endpoint, now = sources.get(rank), following.get(rank)
+            if now is not None and (now.endpoint, now.feed) == (endpoint, known.feed):
+                continue
+            if now is not None:
+                now.task.cancel()
+                now.feed.disconnected("the worker publishes elsewhere now")
+                del following[rank]
+            if endpoint is not None:
+                follow = self._follow(worker, rank, known.feed, endpoint, look)
+                task = tasks.create_task(follow)
+                following[rank] = _Following(endpoint, known.feed, task)
+        for rank in set(following).difference(worker.knowledge):
+            following.pop(rank).task.cancel()
 
     async def _follow(
-        self, session: aiohttp.ClientSession, worker: Worker, rank: int, endpoint: str
+        self,
+        worker: Worker,
+        rank: int,
+        feed: Feed,
+        endpoint: str,
+        look: Callable[[], None],
     ) -> None:
-        async def connection_lost() -> None:
-            spec, key = worker.spec, self._config.worker_api_key
-            self._note_start(worker, await contact.started_at(session, spec, key))
-
-        feed = worker.knowledge[rank].feed
         log.info(
             "worker %s rank %d: following KV events at %s", worker.url, rank, endpoint
         )
         try:
-            await self._sockets.follow(feed, endpoint, connection_lost)
-        except zmq.ZMQError as error:
+            await self._sockets.follow(feed, endpoint, look)
+        except* zmq.ZMQError as group:
+            error = group.exceptions[0]
             log.error(
                 "worker %s rank %d: cannot follow %s: %s",
                 worker.url,
@@ -180,3 +254,4 @@ class Monitor:
                 endpoint,
                 error,
             )
+            feed.disconnected(f"cannot follow {endpoint}: {error}")

@@ -7,8 +7,7 @@ the client's to know.
 """
 
 import logging
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import msgspec
 from aiohttp import web
@@ -44,6 +43,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     length: int | None
     endpoint: str
     """The label of metrics."""
+    begun: float
+    """When the client's request came, by the proxy's clock."""
 
     @property
     def repeatable(self) -> bool:
@@ -79,24 +80,21 @@ class Proxy:
         accounts: Accounts,
         metrics: Metrics,
         client_rank: bool,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._router = router
         self._upstreams = upstreams
         self._accounts = accounts
         self._metrics = metrics
         self._client_rank = client_rank
-        self._clock = clock
         self._origins: dict[str, Origin] = {}
 
     async def forward(
         self, request: web.Request, outgoing: Outgoing, route: RouteRequest
     ) -> web.StreamResponse:
         """Answer the client with a worker's answer; GatewayError where none came."""
-        begun = self._clock()
         if self._client_rank:
             route = _at_clients_rank(route, outgoing)
-        attempt = await self._answered(outgoing, route, begun)
+        attempt = await self._answered(outgoing, route)
         account = attempt.account
         try:
             response = await relay(
@@ -113,19 +111,17 @@ class Proxy:
         finally:
             account.failed("client")  # only where nothing else has ended it
 
-    async def _answered(
-        self, outgoing: Outgoing, route: RouteRequest, begun: float
-    ) -> Attempt:
+    async def _answered(self, outgoing: Outgoing, route: RouteRequest) -> Attempt:
         """The answer to relay: the first worker's, or a second one's."""
         decision = self._decide(route)
         try:
-            attempt = await self._attempt(outgoing, decision, begun)
+            attempt = await self._attempt(outgoing, decision)
         except (ConnectFailed, StaleConnection) as error:
             if not error.retryable:
                 raise
-            return await self._second(outgoing, route, decision, error, begun)
+            return await self._second(outgoing, route, decision, error)
         if attempt.busy and outgoing.repeatable:
-            return await self._instead_of(attempt, outgoing, route, begun)
+            return await self._instead_of(attempt, outgoing, route)
         return attempt
 
     async def _second(
@@ -134,7 +130,6 @@ class Proxy:
         route: RouteRequest,
         failed: Decision,
         error: ConnectFailed | StaleConnection,
-        begun: float,
     ) -> Attempt:
         """Send once more after a first try that reached nobody."""
         try:
@@ -145,10 +140,10 @@ class Proxy:
             decision = self._decide(route)  # the same worker, by a new connection
         stale = isinstance(error, StaleConnection)
         self._metrics.retries.labels("stale" if stale else "connect").inc()
-        return await self._attempt(outgoing, decision, begun)
+        return await self._attempt(outgoing, decision)
 
     async def _instead_of(
-        self, busy: Attempt, outgoing: Outgoing, route: RouteRequest, begun: float
+        self, busy: Attempt, outgoing: Outgoing, route: RouteRequest
     ) -> Attempt:
         """Another worker's answer in place of a 429 or 503, if there is one."""
         try:
@@ -157,12 +152,15 @@ class Proxy:
             return busy
         try:
             self._metrics.retries.labels("busy").inc()
-            attempt = await self._attempt(outgoing, decision, begun)
+            attempt = await self._attempt(outgoing, decision)
         except GatewayError:
             return busy
         except BaseException:
             busy.abandon()
             raise
+        if attempt.busy:  # nobody has time: what the first one said stands
+            attempt.abandon()
+            return busy
         busy.abandon()
         return attempt
 
@@ -174,11 +172,9 @@ class Proxy:
                 raise NoWorker(str(error)) from None
         return decision
 
-    async def _attempt(
-        self, outgoing: Outgoing, decision: Decision, begun: float
-    ) -> Attempt:
+    async def _attempt(self, outgoing: Outgoing, decision: Decision) -> Attempt:
         """Send to the decision's worker; the head of its answer, or what failed."""
-        account = self._accounts.open(decision, begun)
+        account = self._accounts.open(decision, outgoing.begun)
         origin = self._origin(decision.worker.url)
         try:
             decision.sent()

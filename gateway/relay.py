@@ -103,7 +103,7 @@ class _Passage:
         while not self._over:
             await self._wake.wait()
             self._wake.clear()
-            if self.client.full and not self._over:
+            if not self._over:
                 await self._wait_for_client(stall_s)
 
     # BodySink

@@ -15,7 +15,7 @@ from gateway.server import make_runner
 
 log = logging.getLogger(__name__)
 
-SHUTDOWN_S = 10.0
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def serve(config: Config) -> int:
@@ -28,11 +28,17 @@ def serve(config: Config) -> int:
 async def _serve(gateway: Gateway) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+
+    def stop() -> None:
+        stopped.set()
+        for number in SIGNALS:  # a second signal ends at once what the first ends well
+            loop.remove_signal_handler(number)
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop)
     app = await gateway.start()
     try:
-        runner = make_runner(app, shutdown_s=SHUTDOWN_S)
+        runner = make_runner(app, shutdown_s=gateway.config.shutdown_grace)
         await runner.setup()
         try:
             print(f"ready {await _listen(runner, gateway.config)}", flush=True)  # noqa: T201
