@@ -19,15 +19,33 @@ from simworker.fleet import Fleet, StartFailed
 from simworker.model import demo_model_dir
 from simworker.report import PolicyReport, summarize, table
 from simworker.traffic import TrafficFailed, drive
-from simworker.workload import Session, generate, request_count
+from simworker.workload import (
+    DEFAULT_SHAPE,
+    Session,
+    Shape,
+    generate,
+    request_count,
+)
 
-WORKERS = 3
 MODEL = "qwen3-demo"
 POLICIES = ("kv_cache_aware", "round_robin")
-SEED = 20
-SESSIONS = 48
-WORKER_OPTIONS = ("--prefill-rate", "8000", "--decode-rate", "120", "--blocks", "2560")
 BAR = 40
+STOPPED_STATUS = 130
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True):
+    """How large a demo is: the fleet, each worker's options, the traffic."""
+
+    workers: int = 3
+    sessions: int = 48
+    seed: int = 20
+    shape: Shape = DEFAULT_SHAPE
+    worker_options: tuple[str, ...] = (
+        "--prefill-rate", "8000", "--decode-rate", "120", "--blocks", "2560",
+    )  # fmt: skip
+
+
+FULL_SCALE = Scale()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,19 +59,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="workers publish no events, as engines ship")  # fmt: skip
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run the demo; the exit status: 2 where something could not start."""
+def run(arguments: argparse.Namespace, scale: Scale = FULL_SCALE) -> int:
+    """Run the demo; the exit status: 2 where something cannot start, 1 if it fails."""
     try:
-        return asyncio.run(_demo(arguments))
-    except (StartFailed, TrafficFailed) as error:
+        if arguments.json is not None:
+            arguments.json.touch()  # known now, not after the traffic
+        return asyncio.run(_demo(arguments, scale))
+    except (StartFailed, OSError) as error:
         sys.stderr.write(f"kv-gateway demo: {error}\n")
         return 2
-    except OSError as error:
+    except TrafficFailed as error:
         sys.stderr.write(f"kv-gateway demo: {error}\n")
-        return 2
+        return 1
 
 
-async def _demo(arguments: argparse.Namespace) -> int:
+async def _demo(arguments: argparse.Namespace, scale: Scale) -> int:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     me = asyncio.current_task()
@@ -62,7 +82,7 @@ async def _demo(arguments: argparse.Namespace) -> int:
         loop.add_signal_handler(number, _stop(stopped, me))
     fleet = Fleet()
     try:
-        await _compare(fleet, arguments)
+        await _compare(fleet, arguments, scale)
         if not arguments.exit:
             _invite(f"http://127.0.0.1:{arguments.port}")
             await asyncio.Event().wait()
@@ -71,7 +91,7 @@ async def _demo(arguments: argparse.Namespace) -> int:
             raise
     finally:
         await fleet.stop()
-    return 130 if stopped.is_set() and arguments.exit else 0
+    return STOPPED_STATUS if stopped.is_set() and arguments.exit else 0
 
 
 def _stop(stopped: asyncio.Event, task: "asyncio.Task[object]") -> Callable[[], None]:
@@ -83,15 +103,16 @@ def _stop(stopped: asyncio.Event, task: "asyncio.Task[object]") -> Callable[[], 
     return stop
 
 
-async def _compare(fleet: Fleet, arguments: argparse.Namespace) -> None:
+async def _compare(fleet: Fleet, arguments: argparse.Namespace, scale: Scale) -> None:
     """The same traffic under each policy, each with fresh workers; print the table."""
     model = str(demo_model_dir())
-    sessions = generate(SEED, SESSIONS)
+    sessions = generate(scale.seed, scale.sessions, scale.shape)
     reports: dict[str, PolicyReport] = {}
     for policy in POLICIES:
         port = arguments.port if policy == POLICIES[0] else 0
         events = () if arguments.kv_events else ("--no-kv-events",)
-        workers = await _start_workers(fleet, policy, model, events)
+        words = (*_worker_words(model), *scale.worker_options, *events)
+        workers = await _start_workers(fleet, policy, scale.workers, words)
         gateway = await fleet.start(
             f"gateway-{policy}",
             ["serve", "--workers", ",".join(workers), "--model", model,
@@ -106,15 +127,19 @@ async def _compare(fleet: Fleet, arguments: argparse.Namespace) -> None:
         arguments.json.write_bytes(text + b"\n")
 
 
+def _worker_words(model: str) -> tuple[str, ...]:
+    return ("sim-worker", "--engine", "vllm", "--model", model, "--port", "0",
+            "--served-model-name", MODEL)  # fmt: skip
+
+
 async def _start_workers(
-    fleet: Fleet, policy: str, model: str, events: Sequence[str]
+    fleet: Fleet, policy: str, count: int, words: Sequence[str]
 ) -> list[str]:
-    sys.stdout.write(f"{policy}: starting {WORKERS} simulated workers and a gateway\n")
+    sys.stdout.write(f"{policy}: starting {count} simulated workers and a gateway\n")
     sys.stdout.flush()
-    words = ["sim-worker", "--engine", "vllm", "--model", model, "--port", "0",
-             "--served-model-name", MODEL, *WORKER_OPTIONS, *events]  # fmt: skip
-    starts = (fleet.start(f"worker-{policy}-{n}", words) for n in range(WORKERS))
-    return list(await asyncio.gather(*starts))
+    return await fleet.start_all(
+        {f"worker-{policy}-{number}": words for number in range(count)}
+    )
 
 
 async def _measure(
