@@ -4,6 +4,7 @@ Not here: what an event does (`holder.py`).
 """
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from kvindex.blocks import ID_BYTES
 from kvindex.events import BlockRemoved, BlockStored, EngineHash
@@ -29,6 +30,26 @@ class EngineBlocks:
         own = self.own.get(engine_hash)
         return self.previous.get(engine_hash) if own is None else own
 
+    def add_copies(self, engine_hash: EngineHash, copies: int) -> None:
+        """The engine holds so many more of this block."""
+        if copies:
+            self.copies[engine_hash] = self.copies.get(engine_hash, 0) + copies
+
+    def drop_copy(self, engine_hash: EngineHash) -> bool:
+        """One of several copies is gone; False if there is but one."""
+        return _decrement(self.copies, engine_hash)
+
+    def share(self, own: int) -> None:
+        """One more name leads to this own hash."""
+        self.shared[own] = self.shared.get(own, 0) + 1
+
+    def drop_name(self, engine_hash: EngineHash) -> int | None:
+        """Forget a name; its own hash, unless another name leads there, too."""
+        own = self.own.pop(engine_hash, None)
+        if own is None:
+            own = self.previous.pop(engine_hash)
+        return None if _decrement(self.shared, own) else own
+
     def doubt(self) -> None:
         """All entries become previous ones; their copies are no longer known."""
         if len(self.own) > len(self.previous):
@@ -46,6 +67,19 @@ class EngineBlocks:
         )
 
 
+K = TypeVar("K")
+
+
+def _decrement(counts: dict[K, int], key: K) -> bool:
+    """Count one down, without keeping zeros; False if there is none."""
+    left = counts.get(key, 0) - 1
+    if left > 0:
+        counts[key] = left
+    elif left == 0:
+        del counts[key]
+    return left >= 0
+
+
 def refusal(event: BlockStored) -> str | None:
     """Why an event cannot be indexed, or None."""
     if event.group_kind is not None and event.group_kind not in FULL_ATTENTION:
@@ -60,3 +94,8 @@ def refusal(event: BlockStored) -> str | None:
 def key_of(event: BlockStored | BlockRemoved) -> HolderKey:
     """Which map an event is about. No group is group 0, no medium is GPU."""
     return event.group or 0, event.medium or "GPU", event.locality == "REMOTE"
+
+
+def may_repeat(event: BlockStored) -> bool:
+    """May the event announce again what is held, without new copies?"""
+    return event.parent is None and len(event.hashes) > 1

@@ -280,8 +280,10 @@ class Feed:
     def confirmed(self, hashes: Sequence[int], delivered_blocks: int) -> None:
         """The worker found just `delivered_blocks` of these matchable blocks cached."""
         holder = self._intake.holder
-        if holder and holder.shelf.owner.suspect_blocks:
-            holder.confirm(hashes, delivered_blocks)
+        if holder is None or not holder.shelf.owner.suspect_blocks:
+            return
+        if holder.confirm(hashes, delivered_blocks):
+            self._standing.incomplete("not all blocks are indexed")
 
     def tick(self) -> None:
         """Let time pass; call it about once a second."""

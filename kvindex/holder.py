@@ -21,9 +21,9 @@ Not here: when a feed is in doubt (`feed.py`).
 
 from collections.abc import Sequence
 
-from kvindex.blocks import Namespace, chain
+from kvindex.blocks import ID_BYTES, Namespace, chain
 from kvindex.counters import Counters, count
-from kvindex.engine_blocks import MAPS, EngineBlocks, key_of
+from kvindex.engine_blocks import MAPS, EngineBlocks, key_of, may_repeat
 from kvindex.events import BlockRemoved, BlockStored, EngineHash, take_apart
 from kvindex.orphans import HolderKey, Orphans
 from kvindex.shelf import Shelf
@@ -71,11 +71,34 @@ class Holder:
             self.incomplete = True
             return
         own = chain(event.token_ids, self.page_size, parent, keys.media)
-        self.shelf.prepare(parent, own, event.token_ids, keys.media)
-        announced = event.parent is None and len(own) > 1
-        noted = self._note(blocks, event.hashes, own, announced=announced)
         if self.orphans:
-            self._adopt(list(zip(event.hashes[:noted], own, strict=False)))
+            self._store_singly(blocks, event, [parent, *own], keys.media)
+            return
+        self.shelf.prepare(parent, own, event.token_ids, keys.media)
+        self._note(blocks, event.hashes, own, may_repeat(event))
+
+    def _store_singly(
+        self,
+        blocks: EngineBlocks,
+        event: BlockStored,
+        own: list[int],
+        media: dict[int, bytes],
+    ) -> None:
+        """Block by block, each with the orphans below it: the next may be one.
+
+        `own` begins with the hash of the parent.
+        """
+        stride = event.block_size * ID_BYTES
+        for position, engine_hash in enumerate(event.hashes):
+            token_ids = event.token_ids[position * stride : (position + 1) * stride]
+            key = {0: media[position]} if position in media else {}
+            parent, block_hash = own[position : position + 2]
+            self.shelf.prepare(parent, (block_hash,), token_ids, key)
+            announced = may_repeat(event)
+            if not self._note(blocks, (engine_hash,), (block_hash,), announced):
+                self._counters.refused += len(event.hashes) - position - 1
+                return
+            self._adopt([(engine_hash, block_hash)])
 
     def _reject(self, reason: str) -> None:
         count(self._counters.rejected, reason)
@@ -107,7 +130,6 @@ class Holder:
         blocks: EngineBlocks,
         hashes: Sequence[EngineHash],
         own: Sequence[int],
-        *,
         announced: bool,
     ) -> int:
         """Store a run; how many blocks of it the bound let in."""
@@ -140,7 +162,7 @@ class Holder:
             return False
         if engine_hash in blocks.own:
             if not announced:
-                blocks.copies[engine_hash] = blocks.copies.get(engine_hash, 0) + 1
+                blocks.add_copies(engine_hash, 1)
             return True
         in_doubt = blocks.previous.pop(engine_hash, None) is not None
         blocks.own[engine_hash] = own
@@ -154,7 +176,7 @@ class Holder:
         """Blocks that the owner held already, under another engine hash."""
         for own in again:
             if self._elsewhere(blocks, names[own]) is None:
-                blocks.shared[own] = blocks.shared.get(own, 0) + 1
+                blocks.share(own)
 
     def _elsewhere(
         self, blocks: EngineBlocks, engine_hash: EngineHash
@@ -175,9 +197,8 @@ class Holder:
                 own = chain(orphan.token_ids, self.page_size, parent, media)
                 self.shelf.prepare(parent, own, orphan.token_ids, media)
                 blocks = self._maps[key]
-                if self._note(blocks, (engine_hash,), own, announced=False):
-                    if orphan.copies > 1:
-                        blocks.copies[engine_hash] = orphan.copies - 1
+                if self._note(blocks, (engine_hash,), own, False):
+                    blocks.add_copies(engine_hash, orphan.copies - 1)
                     arrived.append((engine_hash, own[0]))
 
     def removed(self, event: BlockRemoved) -> None:
@@ -189,24 +210,14 @@ class Holder:
                 self.orphans.remove(key, engine_hash)
                 continue
             self._counters.removed += 1
-            copies = blocks.copies.get(engine_hash, 0)
-            if copies > 1:
-                blocks.copies[engine_hash] = copies - 1
-            elif copies:
-                del blocks.copies[engine_hash]
-            else:
+            if not blocks.drop_copy(engine_hash):
                 self._drop(blocks, engine_hash)
 
     def _drop(self, blocks: EngineBlocks, engine_hash: EngineHash) -> None:
-        own = blocks.own.pop(engine_hash, None)
+        own = blocks.drop_name(engine_hash)
         if own is None:
-            own = blocks.previous.pop(engine_hash)
-        shared = blocks.shared.get(own, 0)
-        if shared > 1:
-            blocks.shared[own] = shared - 1
-        elif shared:
-            del blocks.shared[own]
-        elif blocks.on_gpu or self._elsewhere(blocks, engine_hash) is None:
+            return
+        if blocks.on_gpu or self._elsewhere(blocks, engine_hash) is None:
             self.shelf.remove(own, on_gpu=blocks.on_gpu)
 
     def suspect(self) -> None:
@@ -242,12 +253,14 @@ class Holder:
                     blocks.own.setdefault(engine_hash, own)
         return budget
 
-    def confirm(self, hashes: Sequence[int], delivered_blocks: int) -> None:
-        """The worker found `delivered_blocks` of these cached, and no more."""
+    def confirm(self, hashes: Sequence[int], delivered_blocks: int) -> bool:
+        """The worker found `delivered_blocks` of these cached; were others dropped?"""
         index, owner = self.shelf.index, self.shelf.owner
         index.confirm(owner, hashes[:delivered_blocks])
+        before = owner.blocks
         for block_hash in hashes[delivered_blocks:]:
             index.drop_suspect(owner, block_hash)
+        return owner.blocks < before
 
     def clear(self) -> None:
         """Nothing is held any more; memory is given back by `tidy`."""

@@ -33,15 +33,15 @@ class Copy(NamedTuple):
 
 
 class Store(NamedTuple):
-    """The last `count` blocks of a path are stored."""
+    """The last `blocks` blocks of a path are stored."""
 
     medium: str
     path: Path
-    count: int
+    blocks: int
 
     @property
     def paths(self) -> list[Path]:
-        ends = range(len(self.path) - self.count, len(self.path))
+        ends = range(len(self.path) - self.blocks, len(self.path))
         return [self.path[: end + 1] for end in ends]
 
 
@@ -76,7 +76,7 @@ def event_of(move: Move) -> KVEvent:
         return CLEARED
     if isinstance(move, Evict):
         return BlockRemoved(hashes=(name(move.copy.path),), medium=move.copy.medium)
-    before = move.path[: len(move.path) - move.count]
+    before = move.path[: len(move.path) - move.blocks]
     return BlockStored(
         hashes=tuple(name(path) for path in move.paths),
         parent=name(before) if before else None,
@@ -141,9 +141,8 @@ class Belief:
                 if path[:-1] and path[:-1] not in {c.path for c in self.named}:
                     self.orphans[copy] += 1
                 else:
-                    lone = move.count == 1 or len(path) > len(move.paths)
-                    in_full = len(move.path) == move.count
-                    self.believe(copy, counts=lone or not in_full)
+                    in_full = len(move.path) == move.blocks > 1
+                    self.believe(copy, counts=not in_full)
 
     def unname(self, copy: Copy) -> None:
         """A name is gone, and with the last claim its freshness."""
@@ -166,7 +165,7 @@ class Belief:
         for orphan in [o for o in self.orphans if o.path[:-1] == copy.path]:
             count = self.orphans.pop(orphan)
             self.believe(orphan, counts=True)
-            self.named[orphan] = max(count, self.named[orphan])
+            self.named[orphan] += count - 1
 
     def walk(self) -> None:
         """Names from before a miss are looked at: those still held stay."""

@@ -9,9 +9,9 @@ from kvindex.owner import BLOCK_BYTES, HOLDING_BYTES, Held
 HASHES = [1000 + 7919 * i for i in range(2048)]
 
 
-def index_of(**limits: int) -> PrefixIndex:
+def index_of(limit_blocks: int = 1_000_000) -> PrefixIndex:
     """An index of blocks of 16."""
-    return PrefixIndex(block_size=16, **limits)
+    return PrefixIndex(block_size=16, limit_blocks=limit_blocks)
 
 
 def test_match_finds_each_owners_prefix() -> None:
