@@ -1,0 +1,101 @@
+"""Whole gateways over real sockets, in front of simulated workers in this process."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+
+from gateway.app import Gateway
+from gateway.config import Config
+from gateway.server import make_runner
+from render import Renderer
+from simworker.model import demo_model_dir
+from simworker.options import SimOptions
+from simworker.server import SimWorker
+from tests.running import MODEL, SIM, Running, StartGateway, StartWorker
+
+
+@pytest.fixture(scope="session")
+def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built-in model's directory."""
+    return demo_model_dir(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="session")
+def renderer(model_dir: Path) -> Renderer:
+    """The built-in model's renderer; loading it takes a second."""
+    return Renderer.load(model_dir)
+
+
+@pytest.fixture
+async def start_worker(renderer: Renderer) -> AsyncIterator[StartWorker]:
+    """Start simulated workers, `SIM` or other options; stopped after the test."""
+    workers: list[SimWorker] = []
+
+    async def start(options: SimOptions = SIM) -> SimWorker:
+        worker = SimWorker(options, renderer)
+        await worker.start()
+        workers.append(worker)
+        return worker
+
+    yield start
+    for worker in workers:
+        await worker.stop()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[aiohttp.ClientSession]:
+    """An HTTP client."""
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        yield session
+
+
+@pytest.fixture
+async def start_gateway(
+    renderer: Renderer,
+    client: aiohttp.ClientSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[StartGateway]:
+    """Start gateways in front of worker URLs; any option of `Config` by name.
+
+    They render with the shared renderer, where the model of the options is `MODEL`.
+    """
+    load = Renderer.load
+
+    def shared(source: Any, **options: Any) -> Renderer:
+        return renderer if source == MODEL else load(source, **options)
+
+    monkeypatch.setattr(Renderer, "load", shared)
+    running: list[tuple[Gateway, web.AppRunner]] = []
+
+    async def start(*workers: SimWorker | str, **options: Any) -> Running:
+        urls = tuple(w if isinstance(w, str) else w.url for w in workers)
+        given = {"model": ((None, MODEL),), "render_deadline": 5.0} | options
+        config = msgspec.structs.replace(Config(workers=(urls,)), **given)
+        gateway = Gateway(config)
+        app = await gateway.start()
+        runner = make_runner(app, shutdown_s=0.1)
+        running.append((gateway, runner))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await _connected(gateway)
+        return Running(gateway, runner.addresses[0][1], client)
+
+    yield start
+    for gateway, runner in running:
+        await runner.cleanup()
+        await gateway.stop()
+
+
+async def _connected(gateway: Gateway) -> None:
+    """Wait for the event sockets; ZMQ tells the publisher a little after."""
+    for listing in gateway.monitor.listings.values():
+        if listing.event_endpoints:
+            await asyncio.sleep(0.2)
+            return
