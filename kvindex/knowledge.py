@@ -88,7 +88,7 @@ class Knowledge:
         return cls(feed=feed, history=history, clock=clock)
 
     def sent(self, hashes: Sequence[int]) -> None:
-        """A request with these matchable blocks is sent to the owner now."""
+        """A request with these full blocks is sent to the owner now."""
         self.history.sent(hashes)
         if hashes:
             self._sent_at.setdefault(hashes[-1], self._clock())
@@ -106,22 +106,27 @@ class Knowledge:
         streamed: bool,
         delivered_blocks: int | None,
         predicted_blocks: int,
+        matchable: int | None = None,
         answered: bool = True,
     ) -> None:
         """The request is over; `delivered_blocks` is None where none was reported.
 
-        `answered` is False where the worker may never have computed the prompt.
+        Only the first `matchable` of the `hashes` that were sent can be found cached
+        (None: all). `answered` is False where the worker may never have computed the
+        prompt.
         """
         sent_at = self._sent_at.pop(hashes[-1], None) if hashes else None
         if not answered:
             return
         if not streamed:
             self.history.spoken_for(hashes, SPOKEN_AFTER_S)
+        findable = hashes[:matchable]
         known = predicted_blocks if delivered_blocks is None else delivered_blocks
-        self.feed.request_ended(stores_new_block=known < len(hashes), sent_at=sent_at)
+        stores = known < len(findable)
+        self.feed.request_ended(stores_new_block=stores, sent_at=sent_at)
         if delivered_blocks is not None:
-            self.feed.confirmed(hashes, delivered_blocks)
-            self.history.delivered(hashes, delivered_blocks, predicted_blocks)
+            self.feed.confirmed(findable, delivered_blocks)
+            self.history.delivered(findable, delivered_blocks, predicted_blocks)
 
     def credit(
         self, hashes: Sequence[int], held: Held, offload_weight: float = OFFLOAD_WEIGHT

@@ -145,7 +145,7 @@ class Decision:
     def sent(self) -> None:
         """The request is under way: its blocks will be where it goes."""
         if self._reach(Life.sent) and self.memory is not None and self.rendering:
-            self.memory.sent(self.rendering.matchable())
+            self.memory.sent(self.rendering.hashes)
 
     def answered(self, status: int, retry_after_s: float | None = None) -> None:
         """The worker's status line is there. 429 and 503: it gets a rest."""
@@ -160,7 +160,7 @@ class Decision:
         if self._reach(Life.first_token):
             self._booking.first_token()
             if isinstance(self.memory, Knowledge) and self.rendering:
-                self.memory.first_token(self.rendering.matchable())
+                self.memory.first_token(self.rendering.hashes)
 
     def finished(self, usage: Usage | None) -> None:
         """The answer is complete, with the usage the worker reported, if any."""
@@ -208,7 +208,7 @@ class Decision:
         rendering = self.rendering
         if rendering is None or not isinstance(self.memory, Knowledge):
             return
-        hashes = rendering.matchable()
+        hashes = rendering.hashes
         if not streamed:
             # No first token was seen: what the worker did of it, events tell soon.
             self.memory.first_token(hashes)
@@ -220,5 +220,6 @@ class Decision:
             streamed=streamed,
             delivered_blocks=None if delivered is None else delivered // size,
             predicted_blocks=self.hit_tokens // size,
+            matchable=len(rendering.matchable()),
             answered=computed and known_rank,
         )

@@ -52,6 +52,36 @@ def test_with_live_events_history_counts_until_events_have_spoken() -> None:
     assert fleet.router.explain(request).workers[0].history_tokens == 0
 
 
+@pytest.mark.parametrize("events", [True, False])
+def test_the_next_turn_is_expected_to_find_the_last_block_too(events: bool) -> None:
+    """A prompt of whole blocks is stored whole, though it cannot itself be matched."""
+    fleet = Fleet(1, events=events)
+    ids = prompt(1, 640)
+    first = fleet.router.decide(fleet.request(ids))
+    first.sent()
+    assert fleet.router.explain(fleet.request(ids)).workers[0].history_tokens == 624
+    following = fleet.request(ids + prompt(2, 100))
+    assert fleet.router.decide(following).hit_tokens == 640
+    first.first_token()
+    first.finished(Usage(prompt_tokens=640, cached_tokens=0))
+    assert fleet.router.decide(following).hit_tokens == 640
+
+
+def test_a_repeated_prompt_of_whole_blocks_need_not_be_announced() -> None:
+    """All that can be found was found: silence after it proves nothing."""
+    fleet = Fleet(1)
+    ids = prompt(1, 640)
+    fleet.store("w1", ids)
+    fleet.clock += 60
+    decision = fleet.router.decide(fleet.request(ids))
+    decision.first_token()
+    decision.finished(Usage(prompt_tokens=640, cached_tokens=624))
+    fleet.clock += 11
+    feed = fleet.worker("w1").knowledge[0].feed
+    feed.tick()
+    assert feed.state is FeedState.LIVE
+
+
 @pytest.mark.parametrize("kind", ["connect", "client", "busy"])
 def test_with_live_events_a_failed_request_is_forgotten_soon(kind: str) -> None:
     """Whether the worker computed anything of it, events tell."""
