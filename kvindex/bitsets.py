@@ -36,11 +36,11 @@ class BitTable:
     def put(self, block_hash: int, bits: int) -> None:
         """Replace the bitset of a block; an empty one deletes the entry."""
         shard = self.shards[block_hash & SHARD_MASK]
-        if bits:
-            self.entries += block_hash not in shard
-            shard[block_hash] = self.intern(bits)
-        elif shard.pop(block_hash, 0):
-            self.entries -= 1
+        if not bits:
+            self.entries -= shard.pop(block_hash, 0) != 0
+            return
+        self.entries += block_hash not in shard
+        shard[block_hash] = self.intern(bits)
 
     def intern(self, bits: int) -> int:
         """The shared object equal to `bits`."""

@@ -65,6 +65,7 @@ class Doubt:
         """Look for holes, drop what is overdue, end a doubt about nothing."""
         holder = self._intake.holder
         if holder is None:
+            self._end()
             return
         owner = holder.shelf.owner
         if owner.holes != self._holes_seen:
@@ -79,6 +80,9 @@ class Doubt:
             holder.settle(SLICE)
         if not owner.suspect_blocks and not self.lost:
             holder.trust()
-            if self._standing.state is FeedState.DEGRADED:
-                self._standing.become(FeedState.LIVE, "not all blocks are indexed")
+            self._end()
         holder.tidy(SLICE)
+
+    def _end(self) -> None:
+        if self._standing.state is FeedState.DEGRADED and not self.lost:
+            self._standing.become(FeedState.LIVE, "not all blocks are indexed")

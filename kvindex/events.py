@@ -6,7 +6,7 @@ event does to the index is in `holder.py`.
 
 import msgspec
 
-from kvindex.blocks import Namespace
+from kvindex.blocks import ID_BYTES, Namespace
 
 EngineHash = int | bytes
 """A block's name within one worker: unsigned 64-bit integer or digest. Opaque."""
@@ -35,6 +35,11 @@ class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
     group_kind: str | None = None
     locality: str | None = None
     session_id: str | None = None
+
+    def ids_of(self, position: int) -> bytes:
+        """The token ids of one block."""
+        stride = self.block_size * ID_BYTES
+        return self.token_ids[position * stride : (position + 1) * stride]
 
 
 class BlockRemoved(msgspec.Struct, frozen=True, kw_only=True):

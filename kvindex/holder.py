@@ -21,7 +21,7 @@ Not here: when a feed is in doubt (`feed.py`).
 
 from collections.abc import Sequence
 
-from kvindex.blocks import ID_BYTES, Namespace, chain
+from kvindex.blocks import chain
 from kvindex.counters import Counters, count
 from kvindex.engine_blocks import MAPS, EngineBlocks, key_of, may_repeat
 from kvindex.events import BlockRemoved, BlockStored, EngineHash, take_apart
@@ -64,12 +64,13 @@ class Holder:
         except (TypeError, ValueError, OverflowError, RecursionError):
             self._reject("extra_keys")
             return
-        parent = self._parent(blocks, event, keys.namespace)
-        if parent is None:
-            self._counters.orphans += len(event.hashes)
-            self._counters.orphans_dropped += self.orphans.add(key, event, keys.media)
-            self.incomplete = True
-            return
+        parent = keys.namespace.root()
+        if event.parent is not None:
+            found = self._parent(blocks, event.parent)
+            if found is None:
+                self._keep_orphans(key, event, event.parent, keys.media)
+                return
+            parent = found
         own = chain(event.token_ids, self.page_size, parent, keys.media)
         if self.orphans:
             self._store_singly(blocks, event, [parent, *own], keys.media)
@@ -88,12 +89,10 @@ class Holder:
 
         `own` begins with the hash of the parent.
         """
-        stride = event.block_size * ID_BYTES
         for position, engine_hash in enumerate(event.hashes):
-            token_ids = event.token_ids[position * stride : (position + 1) * stride]
             key = {0: media[position]} if position in media else {}
             parent, block_hash = own[position : position + 2]
-            self.shelf.prepare(parent, (block_hash,), token_ids, key)
+            self.shelf.prepare(parent, (block_hash,), event.ids_of(position), key)
             announced = may_repeat(event)
             if not self._note(blocks, (engine_hash,), (block_hash,), announced):
                 self._counters.refused += len(event.hashes) - position - 1
@@ -113,17 +112,25 @@ class Holder:
             self._maps[key] = EngineBlocks(on_gpu=on_gpu)
         return self._maps[key]
 
-    def _parent(
-        self, blocks: EngineBlocks, event: BlockStored, namespace: Namespace
-    ) -> int | None:
-        """The own hash that the event's first block follows, None if unknown."""
-        if event.parent is None:
-            return namespace.root()
+    def _parent(self, blocks: EngineBlocks, name: EngineHash) -> int | None:
+        """The own hash of a block held in any medium or group."""
         for candidate in (blocks, *self._maps.values()):
-            own = candidate.find(event.parent)
+            own = candidate.find(name)
             if own is not None:
                 return own
         return None
+
+    def _keep_orphans(
+        self,
+        key: HolderKey,
+        event: BlockStored,
+        parent: EngineHash,
+        media: dict[int, bytes],
+    ) -> None:
+        self.incomplete = True
+        self._counters.orphans += len(event.hashes)
+        dropped = self.orphans.add(key, event, parent, media)
+        self._counters.orphans_dropped += dropped
 
     def _note(
         self,

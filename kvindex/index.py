@@ -14,11 +14,9 @@ feed is in doubt *fresh*.
 - Doubt: `suspect` allots a fresh bit, so every held block is suspect (held, not fresh)
   at once. Stores and confirmations set the bit, `drop_suspect` drops a block without
   it, `trust` ends the doubt.
-- Bound: at the limit new blocks are refused and counted. Nothing is evicted here: the
-  engines' own evictions make room.
+- Bound: at the limit new blocks are refused and counted; engines' evictions make room.
 
-Not here: engine hashes and reference counts (`holder.py`), sequence numbers and states
-(`feed.py`), guesses (`history.py`).
+Not here: engine hashes (`holder.py`), states (`feed.py`), guesses (`history.py`).
 """
 
 import sys
@@ -119,7 +117,7 @@ class PrefixIndex:
         table, shards, intern = self._table, self._table.shards, self._table.intern
         holding, entries = owner.holding_bytes, table.entries
         room = self._memory.limit_bytes - self._memory.used_bytes if held else -1
-        accepted, again, kept, refreshed = 0, [], 0, 0
+        accepted, again, kept, refreshed, bits = 0, [], 0, 0, 0
         for block_hash in hashes:
             shard = shards[block_hash & SHARD_MASK]
             had = shard.get(block_hash, 0)
@@ -133,7 +131,9 @@ class PrefixIndex:
                 if room < 0 or (not had and table.entries >= self.limit_blocks):
                     break
                 table.entries += not had
-            shard[block_hash] = intern(had | medium | fresh)
+            if bits != had | medium | fresh:  # mostly as for the block before
+                bits = intern(had | medium | fresh)
+            shard[block_hash] = bits
             accepted += 1
         self.refused += len(hashes) - accepted
         self._charge(table.entries - entries, (accepted - kept) * holding)
@@ -150,7 +150,6 @@ class PrefixIndex:
             self._take_off(owner, block_hash, had, medium)
 
     def _take_off(self, owner: Owner, block_hash: int, had: int, media: int) -> None:
-        entries = self._table.entries
         left = had & ~media
         owner.gpu_blocks -= bool(had & media & owner.gpu)
         freed = 0
@@ -160,7 +159,7 @@ class PrefixIndex:
             owner.suspect_blocks -= owner.fresh != 0 and not had & owner.fresh
             freed = owner.holding_bytes
         self._table.put(block_hash, left)
-        self._charge(self._table.entries - entries, -freed)
+        self._charge(-1 if not left else 0, -freed)
 
     def holds(self, owner: Owner, block_hash: int) -> bool:
         """Does the owner hold the block, in any medium?"""

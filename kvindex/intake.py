@@ -53,31 +53,30 @@ class Intake:
                 self.holder.removed(event)
             return
         reason = refusal(event)
-        if reason is None and not self._fits(event.block_size):
-            reason = "block_size"
-        if reason is not None:
-            count(self._counters.rejected, reason)
-        elif self.holder is not None:
-            self.holder.stored(event)
+        holder = self._holder_for(event.block_size) if reason is None else None
+        if holder is None:
+            count(self._counters.rejected, reason or "block_size")
+        else:
+            holder.stored(event)
 
-    def _fits(self, size: int) -> bool:
-        """Is this the worker's block size? It is if none was known, or after a while.
+    def _holder_for(self, size: int) -> Holder | None:
+        """The holder, if this is its block size: if none was known, or after a while.
 
         Single events of another size are partial blocks or those of another tier.
         """
         if self.holder is None:
-            self.use_block_size(size)
-        elif self.holder.page_size != size:
-            self._other_times = self._other_times + 1 if size == self._other_size else 1
-            self._other_size = size
-            if self._other_times < RESIZE_AFTER:
-                return False
-            log.warning("KV events of %s: block size is now %d", self._key, size)
-            self.use_block_size(size)
-        self._other_times = 0
-        return True
+            return self.use_block_size(size)
+        if self.holder.page_size == size:
+            self._other_times = 0
+            return self.holder
+        self._other_times = self._other_times + 1 if size == self._other_size else 1
+        self._other_size = size
+        if self._other_times < RESIZE_AFTER:
+            return None
+        log.warning("KV events of %s: block size is now %d", self._key, size)
+        return self.use_block_size(size)
 
-    def use_block_size(self, size: int) -> None:
+    def use_block_size(self, size: int) -> Holder:
         """Index blocks of `size` tokens from now on; those of another are dropped."""
         changed = self.holder is not None
         self.retire()
@@ -90,6 +89,8 @@ class Intake:
             orphan_blocks=self._orphan_blocks,
         )
         self.holder.incomplete = changed
+        self._other_times = 0
+        return self.holder
 
     def clear(self) -> None:
         """The worker's cache is empty."""

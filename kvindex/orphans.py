@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from kvindex.blocks import ID_BYTES
 from kvindex.events import BlockStored, EngineHash
 
 HolderKey = tuple[int, str, bool]
@@ -36,17 +35,20 @@ class Orphans:
     def __len__(self) -> int:
         return len(self._blocks)
 
-    def add(self, key: HolderKey, event: BlockStored, media: dict[int, bytes]) -> int:
-        """Keep the blocks of an event; how many orphans that pushed out."""
-        parent = event.parent
-        stride = event.block_size * ID_BYTES
+    def add(
+        self,
+        key: HolderKey,
+        event: BlockStored,
+        parent: EngineHash,
+        media: dict[int, bytes],
+    ) -> int:
+        """Keep the blocks of an event below `parent`; how many that pushed out."""
         for position, engine_hash in enumerate(event.hashes):
-            token_ids = event.token_ids[position * stride : (position + 1) * stride]
             known = self._blocks.get((key, engine_hash))
             if known is not None:
                 known.copies += 1
-            elif parent is not None:
-                orphan = Orphan(parent, token_ids, media.get(position))
+            else:
+                orphan = Orphan(parent, event.ids_of(position), media.get(position))
                 self._blocks[key, engine_hash] = orphan
                 self._children.setdefault(parent, set()).add((key, engine_hash))
             parent = engine_hash

@@ -474,3 +474,35 @@ def test_removals_before_any_block_size_is_known() -> None:
     stream.send(removed(1), CLEARED)
     stream.feed.tick()
     assert (stream.feed.block_size, stream.feed.complete) == (None, True)
+
+
+def test_messages_without_frames_are_counted() -> None:
+    """What is no message of the stream may have been a batch."""
+    stream = Stream()
+    stream.send(stored(1))
+    stream.feed.unframed("2 frames")
+    assert stream.feed.counters.undecodable == {"frames": 1}
+    assert stream.feed.state == "degraded"
+
+
+def test_doubts_before_any_block_is_known() -> None:
+    """There is nothing to suspect."""
+    stream = Stream()
+    stream.send(removed(1))
+    stream.lose()
+    stream.send(removed(1))
+    assert stream.feed.state == "degraded"
+    stream.send(CLEARED)
+    stream.feed.disconnected("peer closed")
+    stream.send(removed(1))
+    assert (stream.feed.state, stream.feed.complete) == ("live", True)
+
+
+def test_a_doubt_before_any_block_ends_with_the_first() -> None:
+    """Nothing stale can be left."""
+    stream = Stream()
+    stream.send()
+    stream.lose()
+    stream.send()
+    stream.feed.tick()
+    assert (stream.feed.state, stream.feed.complete) == ("live", False)

@@ -326,3 +326,43 @@ def test_own_hashes_are_the_request_sides() -> None:
     stream.send(stored(1, 2))
     found = stream.index.match(own(1, 2, 3), [stream.owner])[0]
     assert (found.gpu_blocks, found.blocks) == (2, 2)
+
+
+def test_orphans_inside_a_run() -> None:
+    """A block that waited and then comes with its parent is one copy, or two."""
+    stream = Stream()
+    stream.send(stored(2, parent=1), stored(3, parent=2), stored(33, parent=2))
+    stream.send(stored(1, 2, 3))
+    assert (stream.held(1, 2, 3), stream.held(1, 2, 33)) == (3, 3)
+    stream.send(removed(33), removed(3))
+    assert stream.held(1, 2, 3) == 2
+    stream.send(stored(5, parent=4), stored(4, 5, parent=2), removed(5))
+    assert stream.held(1, 2, 4, 5) == 4
+
+
+def test_a_run_refused_while_orphans_wait() -> None:
+    """All that follows the first refused block is refused."""
+    stream = Stream(limit_bytes=500, block_size=16)
+    stream.send(stored(9, parent=8))
+    stream.send(stored(1, 2, 3, 4))
+    assert stream.owner.blocks == 2
+    assert stream.feed.counters.refused == 2
+
+
+def test_a_run_partly_known_is_refused_at_the_bound() -> None:
+    """What is known is noted, the first new block ends it."""
+    stream = Stream(limit_bytes=500, block_size=16)
+    stream.send(stored(1, 2))
+    stream.send(stored(1, 2, 3, 4))
+    assert (stream.owner.blocks, stream.feed.counters.refused) == (2, 2)
+
+
+def test_two_names_for_a_block_of_a_run_partly_known() -> None:
+    """Both are to be removed."""
+    stream = Stream()
+    stream.send(stored(1, 2, names=(71, 72)))
+    stream.send(stored(1, 2, names=(71, 82)))
+    stream.send(removed(72))
+    assert stream.held(1, 2) == 2
+    stream.send(removed(82))
+    assert stream.held(1, 2) == 1

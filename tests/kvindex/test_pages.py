@@ -228,6 +228,66 @@ def test_a_refused_copy_in_another_medium() -> None:
     assert (blocks_held(stream, ids), stream.owner.gpu_blocks) == (1, 0)
 
 
+def test_a_page_of_two_blocks_of_which_one_is_refused() -> None:
+    """Then neither is held through it."""
+    stream = Stream()
+    left, right = list(range(16)), [*range(8), *range(50, 58)]
+    stream.send(page(left, 1), page(right[8:], 11, parent=2))
+    stream.send(gone(2))
+    memory = stream.indexes.memory
+    memory.limit_bytes = memory.used_bytes + 3000
+    stream.send(page(left[4:8], 2, parent=1))
+    assert (blocks_held(stream, left), blocks_held(stream, right)) == (0, 0)
+    assert stream.feed.counters.refused == 1
+    memory.limit_bytes += 3000
+    stream.send(page(left[4:8], 2, parent=1))
+    assert (blocks_held(stream, left), blocks_held(stream, right)) == (1, 1)
+
+
+def test_pages_in_two_media_settle_together() -> None:
+    """The second name finds the page gone."""
+    stream = Stream(settings=FeedSettings(suspect_ttl_s=5))
+    stream.send(page(list(range(16)), 1), page(list(range(16)), 1, medium="CPU"))
+    stream.lose()
+    stream.send()
+    stream.clock.now += 6
+    stream.feed.tick()
+    stream.feed.tick()
+    assert (stream.feed.state, stream.owner.blocks) == ("live", 0)
+
+
+def test_a_walk_may_outlast_the_doubt() -> None:
+    """What is walked after it is kept."""
+    stream = Stream()
+    ids = list(range(16))
+    stream.send(page(ids, 1), *(page([n] * 4, n) for n in range(100, 5000)))
+    stream.lose()
+    stream.send(page(ids, 1))
+    for _ in range(3):
+        stream.feed.tick()
+    assert stream.feed.state == "live"
+    stream.send(gone(2))
+    assert blocks_held(stream, ids) == 0
+
+
+def test_a_page_held_that_is_refused_again() -> None:
+    """It stays; the block it would complete is not claimed."""
+    stream = Stream()
+    ids = list(range(16))
+    hashes = chain(pack_ids(ids), 16, ROOT)
+    stream.send(page(ids, 1))
+    stream.lose()
+    stream.send()
+    stream.feed.confirmed(hashes, 0)
+    memory = stream.indexes.memory
+    memory.limit_bytes = 0
+    stream.send(page(ids[12:], 4, parent=3))
+    assert blocks_held(stream, ids) == 0
+    memory.limit_bytes = 1 << 20
+    stream.send(page(ids[12:], 4, parent=3))
+    assert blocks_held(stream, ids) == 1
+
+
 MOVES = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 2), st.booleans()), max_size=60
 )
