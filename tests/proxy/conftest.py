@@ -72,10 +72,13 @@ def gateway_for() -> GatewayFor:
 
 @asynccontextmanager
 async def serve(
-    *workers: RawWorker, timeouts: Timeouts | None = None, stall_s: float = 300.0
+    *workers: RawWorker,
+    timeouts: Timeouts | None = None,
+    stall_s: float = 300.0,
+    free_s: float = 3.0,
 ) -> AsyncIterator[Gateway]:
     """The proxy core behind the smallest handler: first worker, one retry."""
-    upstreams = Upstreams(timeouts=timeouts)
+    upstreams = Upstreams(timeouts=timeouts, free_s=free_s)
     handler = _Handler(upstreams, workers, stall_s)
     app = web.Application()
     app.router.add_route(

@@ -1,0 +1,105 @@
+"""Peeking at bodies: the fields, and nothing ever raised."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.peek import SMALL, Peeked, peek, peek_small
+
+CHAT: dict[str, Any] = {
+    "messages": [{"role": "user", "content": 'a "quoted" \\ text'}],
+    "model": "m",
+    "stream": True,
+    "max_tokens": 7,
+    "tools": [],
+    "cache_salt": "s",
+    "user": "u",
+    "session_id": "z",
+}
+
+
+def large(body: dict[str, Any]) -> bytes:
+    """The same object, over the size that is skimmed in one go."""
+    return json.dumps({"padding": 'x\\"' * SMALL, **body}).encode()
+
+
+@pytest.mark.parametrize("encode", [lambda b: json.dumps(b).encode(), large])
+async def test_fields(encode: Any) -> None:
+    """Small and large bodies read the same."""
+    peeked = await peek(encode(CHAT))
+    assert peeked.problem is None
+    assert (peeked.model, peeked.stream, peeked.max_tokens) == ("m", True, 7)
+    assert (peeked.cache_salt, peeked.session) == ("s", "z")
+    assert peeked.messages is not None
+    assert json.loads(bytes(peeked.messages)) == CHAT["messages"]
+    assert peeked.tools is not None
+    assert peeked.prompt is None
+
+
+@pytest.mark.parametrize("encode", [lambda b: json.dumps(b).encode(), large])
+async def test_wrong_types_are_none(encode: Any) -> None:
+    """One odd field says nothing of the others."""
+    odd = {"model": 1, "stream": "yes", "max_tokens": 1.5, "messages": None, "user": []}
+    peeked = await peek(encode({**odd, "cache_salt": "s"}))
+    assert peeked == Peeked(cache_salt="s")
+
+
+@pytest.mark.parametrize("pad", [b"", b" " * 2000 + b'"p":"' + b"x" * SMALL + b'",'])
+async def test_the_last_of_repeated_fields_counts(pad: bytes) -> None:
+    """As JSON readers in Python have it."""
+    assert (await peek(b'{%b"model":"a","model":"b"}' % pad)).model == "b"
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b"", "empty"),
+        (b"nonsense", "not_json"),
+        (b"[1]", "not_object"),
+        (b'"text"', "not_object"),
+        (b'{"a":NaN}', "not_json"),
+        (b'{"a":1', "not_json"),
+        (b'{"a":1} x', "not_json"),
+        (b'\xef\xbb\xbf{"a":1}', "not_json"),
+        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "too_deep"),
+        (b'{"a":"' + b"x" * SMALL, "not_json"),
+        (b"[" + b"1," * SMALL, "not_object"),
+        (b'{"a":' + b"[" * SMALL, "too_deep"),
+        (b'{"a":1}' + b"x" * SMALL, "not_json"),
+        (b'{"a" 1, "b": "' + b"x" * SMALL + b'"}', "not_json"),
+        (b'{"a":"' + b"\\" * SMALL + b'"}', "too_complex"),
+    ],
+)
+async def test_problems(body: bytes, problem: str) -> None:
+    """In fixed words, small and large."""
+    assert await peek(body) == Peeked(problem=problem)
+
+
+@given(st.binary(max_size=200))
+def test_never_raises(body: bytes) -> None:
+    """Whatever it is."""
+    peek_small(body)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=20,
+    )
+)
+def test_never_raises_on_json(value: object) -> None:
+    """Also where fields have our names and odd values."""
+    peek_small(json.dumps({"model": value, "messages": value}).encode())
+
+
+async def test_structure_without_end_is_given_up() -> None:
+    """A body of millions of tiny values costs a bounded time."""
+    begun = time.perf_counter()
+    peeked = await peek(b'{"a":[' + b"1," * 20_000_000 + b'1],"model":"m"}')
+    assert peeked.problem == "too_complex"
+    assert time.perf_counter() - begun < 3

@@ -1,0 +1,93 @@
+"""The server's own answers, and what is set on purpose."""
+
+import asyncio
+import logging
+
+import pytest
+from aiohttp import web
+
+from gateway.server import make_runner
+from tests.proxy.raw import RawClient
+
+
+async def hello(request: web.Request) -> web.Response:
+    """Answer with what the handler got."""
+    return web.Response(text=str(len(request.headers)))
+
+
+async def started() -> tuple[web.AppRunner, int]:
+    """A server with one route."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", hello)
+    runner = make_runner(app, shutdown_s=1.0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    return runner, runner.addresses[0][1]
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"nonsense secret\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET / HTTP/1.1\r\nHost: g\r\nsecret header: 1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: g\r\nA: secret" + b"x" * 70_000 + b"\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: g\r\nContent-Length: 1, 2\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: g\r\nContent-Length: 1\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: g\r\nA: 1\x00\r\n\r\n",
+    ],
+)
+async def test_what_is_not_http_is_400(
+    request_bytes: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OpenAI's shape, no echo, no stack trace in the log, then the end."""
+    runner, port = await started()
+    with caplog.at_level(logging.INFO):
+        async with RawClient(port) as client:
+            await client.send(request_bytes)
+            head, body = await client.answer()
+            assert await client.rest() == b""
+    assert b" 400 " in head
+    assert b'"code":"bad_request"' in body
+    assert b"secret" not in body
+    assert caplog.records == []
+    await runner.cleanup()
+
+
+async def test_long_headers_pass() -> None:
+    """What workers take, we take."""
+    runner, port = await started()
+    async with RawClient(port) as client:
+        await client.send(
+            b"GET /" + b"p" * 30_000 + b" HTTP/1.1\r\nHost: g\r\n"
+            b"Cookie: " + b"c" * 60_000 + b"\r\n\r\n"
+        )
+        head, body = await client.answer()
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert body == b"2"
+    await runner.cleanup()
+
+
+async def test_handlers_are_cancelled_when_the_client_leaves() -> None:
+    """aiohttp's default is that they are not."""
+    cancelled = asyncio.Event()
+
+    async def wait(request: web.Request) -> web.Response:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.set()
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_get("/", wait)
+    runner = make_runner(app, shutdown_s=1.0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    async with RawClient(runner.addresses[0][1]) as client:
+        await client.send(b"GET / HTTP/1.1\r\nHost: g\r\n\r\n")
+        await asyncio.sleep(0.05)
+    async with asyncio.timeout(1):
+        await cancelled.wait()
+    await runner.cleanup()

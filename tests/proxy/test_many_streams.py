@@ -1,0 +1,72 @@
+"""Numbers and sizes: many streams at once, answers larger than memory should hold."""
+
+import asyncio
+import resource
+
+from tests.proxy.conftest import GatewayFor
+from tests.proxy.raw import (
+    CHAT,
+    LAST_CHUNK,
+    SSE_HEAD,
+    RawClient,
+    RawWorker,
+    WorkerConnection,
+    chunk,
+    event,
+)
+
+STREAMS = 400
+
+
+async def test_four_hundred_streams_at_once(gateway_for: GatewayFor) -> None:
+    """All are open at the same time before any may end."""
+    open_now = 0
+    all_open = asyncio.Event()
+
+    async def script(connection: WorkerConnection) -> None:
+        nonlocal open_now
+        await connection.request()
+        await connection.send(SSE_HEAD + chunk(event(1)))
+        open_now += 1
+        if open_now == STREAMS:
+            all_open.set()
+        await all_open.wait()
+        await connection.send(chunk(event(2)) + LAST_CHUNK)
+
+    async with RawWorker(script) as worker, gateway_for(worker) as gateway:
+
+        async def stream() -> bytes:
+            async with RawClient(gateway.port) as client:
+                await client.post(CHAT)
+                return (await client.answer())[1]
+
+        bodies = await asyncio.gather(*(stream() for _ in range(STREAMS)))
+    assert set(bodies) == {event(1) + event(2)}
+
+
+async def test_an_error_of_a_hundred_megabytes(gateway_for: GatewayFor) -> None:
+    """Is relayed as it comes, and not held."""
+    size = 100 * 1024 * 1024
+    piece = b"e" * (1 << 20)
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.send(
+            b"HTTP/1.1 422 Unprocessable\r\nContent-Length: %d\r\n\r\n" % size
+        )
+        for _ in range(size // len(piece)):
+            await connection.send(piece)
+
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port, limit=1 << 20) as client,
+    ):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        await client.post(CHAT)
+        assert (await client.head()).startswith(b"HTTP/1.1 422 ")
+        left = size
+        while left:
+            left -= len(await client.reader.read(1 << 20))
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert after - before < 40 * 1024

@@ -1,0 +1,177 @@
+"""Kept connections that the worker has closed meanwhile cost nobody a request."""
+
+import asyncio
+
+from gateway.errors import StaleConnection, UpstreamReset
+from tests.proxy.conftest import GatewayFor
+from tests.proxy.raw import CHAT, RawClient, RawWorker, WorkerConnection, json_answer
+
+
+async def test_connections_are_reused(gateway_for: GatewayFor) -> None:
+    """One after the other over one connection."""
+
+    async def script(connection: WorkerConnection) -> None:
+        while await connection.request():
+            await connection.send(json_answer(b"{}"))
+
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        for _ in range(5):
+            await client.post(CHAT)
+            await client.answer()
+        assert len(worker.connections) == 1
+
+
+async def test_a_connection_closed_while_free_is_not_used(
+    gateway_for: GatewayFor,
+) -> None:
+    """Its end is seen, and it is dropped."""
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.send(json_answer(b"{}"))
+
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        for _ in range(3):
+            await client.post(CHAT)
+            head, _ = await client.answer()
+            assert head.startswith(b"HTTP/1.1 200 ")
+            await asyncio.sleep(0.05)
+            assert gateway.upstreams.open_connections == 0
+        assert len(worker.connections) == 3
+
+
+async def test_connection_close_is_honoured(gateway_for: GatewayFor) -> None:
+    """A worker that says it will close is taken at its word."""
+
+    async def script(connection: WorkerConnection) -> None:
+        while await connection.request():
+            await connection.send(json_answer(b"{}", b"Connection: close"))
+
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        for _ in range(2):
+            await client.post(CHAT)
+            await client.answer()
+        assert len(worker.connections) == 2
+
+
+async def test_a_connection_that_ends_as_it_is_used_is_replaced(
+    gateway_for: GatewayFor,
+) -> None:
+    """The keep-alive race: the second request is the end of the first connection."""
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.send(json_answer(b"{}"))
+        await connection.head()
+        connection.reset()
+
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        for _ in range(4):
+            await client.post(CHAT)
+            head, _ = await client.answer()
+            assert head.startswith(b"HTTP/1.1 200 ")
+        assert len(worker.connections) >= 2
+
+
+async def test_only_an_immediate_end_is_stale(gateway_for: GatewayFor) -> None:
+    """A worker that took the request and died later may have acted on it."""
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.send(json_answer(b"{}"))
+        await connection.request()
+        await asyncio.sleep(0.25)
+
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.post(CHAT)
+        await client.answer()
+        await client.post(CHAT)
+        head, _ = await client.answer()
+        assert head.startswith(b"HTTP/1.1 502 ")
+        assert isinstance(gateway.watches[1].error, UpstreamReset)
+        assert len(worker.connections) == 1
+
+
+async def test_a_streamed_body_is_not_sent_twice(gateway_for: GatewayFor) -> None:
+    """It has been read from the client: stale, but not retryable."""
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.send(json_answer(b"{}"))
+        await connection.head()
+        connection.reset()
+
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.post(CHAT)
+        await client.answer()
+        await client.post(b"abc", path=b"/v1/files")
+        head, _ = await client.answer()
+        assert head.startswith(b"HTTP/1.1 502 ")
+        error = gateway.watches[1].error
+        assert isinstance(error, StaleConnection)
+        assert not error.retryable
+
+
+async def test_free_connections_are_dropped_after_a_while(
+    gateway_for: GatewayFor,
+) -> None:
+    """A worker with a keep-alive of seconds never gets to close first."""
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.send(json_answer(b"{}"))
+        await connection.closed_by_peer()
+
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker, free_s=0.3) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.post(CHAT)
+        await client.answer()
+        assert gateway.upstreams.open_connections == 1
+        await asyncio.sleep(0.6)
+        assert gateway.upstreams.open_connections == 0
+
+
+async def test_bytes_nobody_asked_for(gateway_for: GatewayFor) -> None:
+    """A worker that goes on after its answer: that connection is not used again."""
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.send(json_answer(b"{}") + json_answer(b'"not yours"'))
+        await connection.closed_by_peer()
+
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        for _ in range(3):
+            await client.post(CHAT)
+            assert (await client.answer())[1] == b"{}"
+        assert len(worker.connections) == 3
