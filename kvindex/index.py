@@ -23,14 +23,7 @@ import sys
 from collections.abc import Hashable, Iterable, Sequence
 
 from kvindex.bitsets import SHARD_MASK, BitTable
-from kvindex.owner import (
-    BLOCK_BYTES,
-    HOLDING_BYTES,
-    NOTHING_HELD,
-    Held,
-    Memory,
-    Owner,
-)
+from kvindex.owner import BLOCK_BYTES, HOLDING_BYTES, NOTHING_HELD, Held, Memory, Owner
 
 SAMPLE = 1_000
 """One match in so many looks for holes."""
@@ -167,13 +160,18 @@ class PrefixIndex:
 
     def suspect(self, owner: Owner) -> None:
         """All the owner holds is in doubt until stored again or confirmed."""
+        if owner.fresh and owner.suspect_blocks == owner.blocks:
+            owner.settling = False  # as before
+            return
         self.trust(owner)
         owner.fresh = self._table.take_bit()
         owner.suspect_blocks = owner.blocks
 
     def trust(self, owner: Owner) -> None:
         """Nothing the owner holds is in doubt any more."""
-        if owner.fresh:
+        if owner.suspect_blocks == owner.blocks:  # no block carries it
+            self._table.free(owner.fresh)
+        else:
             self._table.retire(owner.fresh)
         owner.fresh = owner.suspect_blocks = 0
         owner.settling = False

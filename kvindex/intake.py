@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 RESIZE_AFTER = 4
 """So many stores in a row of one other block size mean that it has changed."""
 
+RESIZES = 64
+"""How often one feed's block size may change: each size has an index of its own."""
+
 
 class Intake:
     """The events of one owner; `holder` is None until the block size is known."""
@@ -40,6 +43,7 @@ class Intake:
         self._orphan_blocks = orphan_blocks
         self._other_size = 0
         self._other_times = 0
+        self._resizes = 0
 
     @property
     def incomplete(self) -> bool:
@@ -71,8 +75,9 @@ class Intake:
             return self.holder
         self._other_times = self._other_times + 1 if size == self._other_size else 1
         self._other_size = size
-        if self._other_times < RESIZE_AFTER:
+        if self._other_times < RESIZE_AFTER or self._resizes >= RESIZES:
             return None
+        self._resizes += 1
         log.warning("KV events of %s: block size is now %d", self._key, size)
         return self.use_block_size(size)
 

@@ -198,3 +198,18 @@ def test_a_sampled_match_counts_holes(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(4):
         assert index.match(HASHES[:9], [owner])[0].gpu_blocks == 9
     assert owner.holes == 1
+
+
+def test_doubt_upon_doubt_uses_no_more_bits() -> None:
+    """Gap after gap: a bit is taken anew only where blocks carry the last one."""
+    index = index_of()
+    owner = index.add_owner("a")
+    index.store_run(owner, HASHES[:3], on_gpu=True)
+    for _ in range(1000):
+        index.suspect(owner)
+    assert owner.fresh < 1 << 8
+    for _ in range(1000):
+        index.trust(owner)
+        index.suspect(owner)
+    assert owner.fresh < 1 << 8
+    assert owner.suspect_blocks == 3

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from kvindex.events import BlockStored
+from kvindex.intake import RESIZE_AFTER, RESIZES
 from tests.kvindex.engine import MODEL, Stream, removed, stored
 
 
@@ -99,3 +100,13 @@ def test_a_size_told_later_is_ignored_once_blocks_are_held() -> None:
     stream.feed.use_block_size(16)
     assert stream.feed.block_size == 32
     assert stream.held(1, size=32) == 1
+
+
+def test_changes_of_the_block_size_are_bounded() -> None:
+    """Each makes an index: a stream that never decides is rejected at last."""
+    stream = Stream(block_size=16)
+    for size in range(17, 17 + RESIZES + 10):
+        for block in range(RESIZE_AFTER):
+            stream.send(stored(block, size=size))
+    assert stream.feed.block_size == 16 + RESIZES
+    assert len(stream.indexes.all) == 1 + RESIZES

@@ -250,3 +250,19 @@ def test_owners_of_several_indexes_are_matched_together() -> None:
     second.feed.receive(0, payload(stored(1, 2, 3), removed(3)))
     found = credits([second, other, first], own(1, 2, 3))
     assert [credit.blocks for credit in found] == [2, 0, 1]
+
+
+def test_the_last_block_of_an_aligned_prompt_is_not_contradicted() -> None:
+    """It can never be found cached, yet the worker holds it: the next turn hits it."""
+    world = World()
+    worker = world.worker(has_source=False)
+    for _ in range(4):
+        worker.sent(own(1, 2, 3))
+        worker.ended(
+            own(1, 2, 3),
+            streamed=True,
+            delivered_blocks=2,
+            predicted_blocks=2,
+            matchable=2,
+        )
+    assert credits([worker], own(1, 2, 3, 4))[0].blocks == 3

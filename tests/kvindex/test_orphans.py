@@ -26,6 +26,8 @@ def test_media_are_kept_apart() -> None:
     orphans.add(CPU, stored(2, parent=1), 1, {})
     orphans.add(CPU, stored(2, parent=1), 1, {})
     orphans.remove(KEY, 2)
+    orphans.add(CPU, stored(2, parent=1), 1, {})
+    orphans.remove(CPU, 2)
     ((key, name, orphan),) = orphans.adopt(1)
     assert (key, name, orphan.copies, orphan.media) == (CPU, 2, 2, None)
 
