@@ -92,9 +92,7 @@ class Gateway:
             )
         )
         stack.push_async_callback(self.upstreams.close)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_ROUND_S):
-                await self.monitor.first_round(session)
+        await self.monitor.first_round(session, FIRST_ROUND_S)
         self._first_round_over = True
         self.admin = Admin(
             pool=self.pool,

@@ -78,9 +78,12 @@ class Monitor:
         self.listings: dict[str, WorkerFacts] = {}
         """What each worker said last, by URL."""
 
-    async def first_round(self, session: aiohttp.ClientSession) -> None:
-        """One contact with each worker, side by side."""
-        await asyncio.gather(*(self._try(session, w) for w in self._pool.workers))
+    async def first_round(
+        self, session: aiohttp.ClientSession, within_s: float
+    ) -> None:
+        """One contact with each worker, side by side, and loading what they list."""
+        workers = self._pool.workers
+        await asyncio.gather(*(self._try(session, w, within_s) for w in workers))
 
     async def watch(self, session: aiohttp.ClientSession, worker: Worker) -> None:
         """Keep in touch with one worker and follow its feeds, until cancelled."""
@@ -105,9 +108,19 @@ class Monitor:
                 knowledge.feed.disconnected("not followed, by a fault of the gateway")
             raise
 
-    async def _try(self, session: aiohttp.ClientSession, worker: Worker) -> bool:
+    async def _try(
+        self,
+        session: aiohttp.ClientSession,
+        worker: Worker,
+        within_s: float | None = None,
+    ) -> bool:
+        api_key = self._config.worker_api_key
         try:
-            facts = await contact.ask(session, worker.spec, self._config.worker_api_key)
+            async with asyncio.timeout(within_s):
+                facts = await contact.ask(session, worker.spec, api_key)
+        except TimeoutError:
+            self._unreachable(worker, "no answer in time")
+            return False
         except ContactFailed as error:
             self._unreachable(worker, str(error))
             return False

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import aiohttp
+import msgspec
 
 from gateway.app import Gateway
 from router.worker import Worker
@@ -13,8 +14,10 @@ from simworker.options import SimOptions
 from simworker.server import SimWorker
 
 MODEL = "qwen3-demo"
-SIM = SimOptions(port=0, speed=100.0, blocks=2048, served_model_name=(MODEL,))
+WITH_EVENTS = SimOptions(port=0, speed=100.0, blocks=2048, served_model_name=(MODEL,))
 """A simulated worker that is fast enough for tests."""
+SIM = msgspec.structs.replace(WITH_EVENTS, kv_events=False)
+"""The same without events, as engines ship; its gateway starts sooner."""
 WAIT_S = 10.0
 
 StartWorker = Callable[..., Awaitable[SimWorker]]

@@ -7,10 +7,16 @@ import pytest
 
 from simworker.options import SimOptions
 from simworker.server import SimWorker
-from tests.running import MODEL, SIM, Running, StartGateway, StartWorker
+from tests.running import (
+    MODEL,
+    SIM,
+    WITH_EVENTS,
+    Running,
+    StartGateway,
+    StartWorker,
+)
 
 SYSTEM = {"role": "system", "content": "Answer briefly, and stay kind. " * 40}
-ESTIMATED = msgspec.structs.replace(SIM, kv_events=False)
 CHAT_TEXT = "Tell me something new about harbours and the ships in them. " * 12
 
 
@@ -26,7 +32,7 @@ async def settle(gateway: Running, workers: list[SimWorker]) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [SIM, ESTIMATED], ids=["with events", "without events"]
+    "options", [WITH_EVENTS, SIM], ids=["with events", "without events"]
 )
 async def test_a_chat_stays_where_its_prefix_is(
     options: SimOptions, start_worker: StartWorker, start_gateway: StartGateway
@@ -63,7 +69,7 @@ async def test_explained_as_decided(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
     """What explain says of a second turn is what then happens."""
-    workers = [await start_worker() for _ in range(2)]
+    workers = [await start_worker(WITH_EVENTS) for _ in range(2)]
     gateway = await start_gateway(*workers)
     messages = opening("Rotterdam")
     first = await gateway.chat(messages)
@@ -84,7 +90,7 @@ async def test_mixed_block_sizes(
 ) -> None:
     """Workers with blocks of 16 and 32 tokens: each is matched by its own size."""
     workers = [
-        await start_worker(msgspec.structs.replace(SIM, block_size=size))
+        await start_worker(msgspec.structs.replace(WITH_EVENTS, block_size=size))
         for size in (16, 32)
     ]
     gateway = await start_gateway(*workers)
@@ -109,7 +115,9 @@ async def test_two_models(
 ) -> None:
     """A request goes to a worker that lists its model; an unknown one gets its 404."""
     named = [
-        await start_worker(msgspec.structs.replace(SIM, served_model_name=(name,)))
+        await start_worker(
+            msgspec.structs.replace(WITH_EVENTS, served_model_name=(name,))
+        )
         for name in ("small", "large")
     ]
     gateway = await start_gateway(*named)
@@ -131,7 +139,7 @@ async def test_salts_are_apart(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
     """What was cached under one salt is neither predicted nor found under another."""
-    worker = await start_worker()
+    worker = await start_worker(WITH_EVENTS)
     gateway = await start_gateway(worker)
     for salt, cached in ((None, False), ("a", False), ("a", True), ("b", False)):
         fields = {} if salt is None else {"cache_salt": salt}
@@ -146,7 +154,9 @@ async def test_adapters_are_apart(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
     """An adapter's blocks are not its base model's."""
-    options = msgspec.structs.replace(SIM, lora_modules=("tuned=/adapters/tuned",))
+    options = msgspec.structs.replace(
+        WITH_EVENTS, lora_modules=("tuned=/adapters/tuned",)
+    )
     worker = await start_worker(options)
     gateway = await start_gateway(worker)
     for model, cached in ((MODEL, False), ("tuned", False), ("tuned", True)):
@@ -161,7 +171,7 @@ async def test_completions(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
     """Text, ids, and lists of either go where their like went before."""
-    workers = [await start_worker() for _ in range(2)]
+    workers = [await start_worker(WITH_EVENTS) for _ in range(2)]
     gateway = await start_gateway(*workers)
     ids = [7 + n % 1000 for n in range(400)]
     prompts: list[Any] = [CHAT_TEXT, ids, [CHAT_TEXT + "more"], [ids[::-1]]]
@@ -182,7 +192,7 @@ async def test_several_prompts_go_to_one_worker(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
     """A list of prompts is one request to one worker, by its longest prompt."""
-    workers = [await start_worker() for _ in range(2)]
+    workers = [await start_worker(WITH_EVENTS) for _ in range(2)]
     gateway = await start_gateway(*workers)
     body = {"model": MODEL, "prompt": ["short", CHAT_TEXT], "max_tokens": 4}
     first = await gateway.ask("/v1/completions", body)

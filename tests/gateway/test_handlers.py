@@ -1,0 +1,312 @@
+"""The routes: what is answered here, what is passed on, what is refused."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway import access
+from tests.proxy.raw import RawClient, RawWorker, answering, json_answer
+from tests.running import MODEL, SIM, WITH_EVENTS, StartGateway, StartWorker
+
+CHAT: dict[str, Any] = {
+    "model": MODEL,
+    "max_tokens": 4,
+    "messages": [{"role": "user", "content": "hello"}],
+}
+OWN_GETS = ("/v1/models", "/health", "/ready", "/metrics", "/gateway/workers",
+            "/gateway/index")  # fmt: skip
+OWN_POSTS = ("/v1/chat/completions", "/v1/completions", "/gateway/explain")
+DEAD = "http://127.0.0.1:1"
+
+pytestmark = pytest.mark.usefixtures("never_blocks")
+
+
+async def test_models_are_the_union(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Every model once, as its first worker lists it, dead workers aside."""
+    for_both = await start_worker(
+        msgspec.structs.replace(SIM, served_model_name=("both", "one"))
+    )
+    other = await start_worker(
+        msgspec.structs.replace(SIM, served_model_name=("both", "two"))
+    )
+    gateway = await start_gateway(for_both, DEAD, other)
+    listing = await gateway.get("/v1/models")
+    assert listing["object"] == "list"
+    assert [entry["id"] for entry in listing["data"]] == ["both", "one", "two"]
+    async with gateway.client.get(for_both.url + "/v1/models") as response:
+        direct = (await response.json())["data"][0]
+    assert listing["data"][0].keys() == direct.keys()
+    assert listing["data"][0]["owned_by"] == "vllm"
+    assert listing["data"][0]["max_model_len"] == direct["max_model_len"]
+
+
+async def test_ready_once_a_worker_is(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Alive at once, ready only with a worker."""
+    lonely = await start_gateway(DEAD)
+    assert await lonely.get("/health") == {"status": "ok"}
+    assert "no worker" in (await lonely.get("/ready", 503))["status"]
+    assert (await lonely.get("/v1/models"))["data"] == []
+    gateway = await start_gateway(await start_worker(), DEAD)
+    assert await gateway.get("/ready") == {"status": "ready"}
+
+
+async def test_no_worker_reachable(start_gateway: StartGateway) -> None:
+    """A request that reaches nobody is a 502 in OpenAI's shape, and says why."""
+    gateway = await start_gateway(DEAD)
+    error = (await gateway.post("/v1/chat/completions", CHAT, 502))["error"]
+    assert error["code"] == "upstream_connect_failed"
+    assert error["type"] == "upstream_error"
+    assert await gateway.metric("inflight_requests") == 0
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/kv_cache_events", "/update_weights", "/collective_rpc", "/reset_prefix_cache",
+     "/sleep", "/v1/load_lora_adapter", "/v1/%6coad_lora_adapter", "/load", "/version",
+     "/v1/../reset_prefix_cache", "/v1/x/%2e%2e/%2e%2e/reset_prefix_cache",
+     "/v1/unload_lora_adapter#x", "/v1/unload_lora_adapter?x=1", "/kv_event_sources",
+     "//reset_prefix_cache", "/gateway/nothing", "/"],
+)  # fmt: skip
+async def test_control_routes_are_closed(
+    start_gateway: StartGateway, path: str
+) -> None:
+    """No spelling of a control route reaches a worker: 404."""
+    async with RawWorker(answering(json_answer(b"{}"))) as worker:
+        gateway = await start_gateway(worker.url, model=())
+        before = len(worker.requests)
+        async with RawClient(gateway.port) as client:
+            await client.post(b"{}", path=path.encode())
+            head, body = await client.answer()
+        assert head.startswith(b"HTTP/1.1 404")
+        assert json.loads(body)["error"]["code"] == "not_found"
+        assert len(worker.requests) == before
+
+
+async def test_proxy_path_opens_a_route(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """What the operator names passes."""
+    worker = await start_worker()
+    gateway = await start_gateway(worker, proxy_path=("/version",))
+    assert "version" in await gateway.get("/version")
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "allowed"),
+    [(path, method, "GET") for path in OWN_GETS for method in ("POST", "DELETE")]
+    + [(path, method, "POST") for path in OWN_POSTS for method in ("GET", "PUT")],
+)
+async def test_wrong_method(
+    start_gateway: StartGateway, path: str, method: str, allowed: str
+) -> None:
+    """405, with the method that the route takes."""
+    gateway = await start_gateway(DEAD)
+    async with gateway.client.request(method, gateway.url + path) as response:
+        assert response.status == 405
+        assert response.headers["Allow"] == allowed
+        assert response.headers["X-Request-ID"]
+        assert (await response.json())["error"]["code"] == "method_not_allowed"
+
+
+async def test_request_id(start_gateway: StartGateway) -> None:
+    """Kept or made, sent to the worker, returned; also with an error."""
+    async with RawWorker(answering(json_answer(b'{"data": []}'))) as worker:
+        gateway = await start_gateway(worker.url, model=())
+        url = gateway.url
+        for path, status in (("/v1/chat/completions", 200), ("/nothing", 404)):
+            for given in ("abc-1", None):
+                headers = {"X-Request-ID": given} if given else {}
+                async with gateway.client.post(
+                    url + path, json=CHAT, headers=headers
+                ) as response:
+                    assert response.status == status
+                    returned = response.headers.getall("X-Request-ID")
+                assert len(returned) == 1
+                assert returned[0] == given or (given is None and len(returned[0]) > 8)
+                if status == 200:
+                    sent = b"X-Request-ID: " + returned[0].encode()
+                    assert worker.requests[-1].count(sent) == 1
+
+
+async def test_trace_headers_pass(start_gateway: StartGateway) -> None:
+    """`traceparent` reaches the worker as it came."""
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    async with RawWorker(answering(json_answer(b'{"data": []}'))) as worker:
+        gateway = await start_gateway(worker.url, model=())
+        headers = {"traceparent": trace, "tracestate": "a=b"}
+        url = gateway.url + "/v1/chat/completions"
+        async with gateway.client.post(url, json=CHAT, headers=headers) as response:
+            assert response.status == 200
+        assert b"traceparent: " + trace.encode() in worker.requests[-1]
+        assert b"tracestate: a=b" in worker.requests[-1]
+
+
+@pytest.mark.parametrize(
+    "path", [b"/v1/a%20b?q=%ff&q=%E9&&", b"/v1/;x?", b"/v1/~!$&'()*+,;=:@-._%c3"]
+)
+async def test_odd_targets_pass_as_they_came(
+    start_gateway: StartGateway, path: bytes
+) -> None:
+    """A path's bytes are the worker's to read, whatever they are."""
+    async with RawWorker(answering(json_answer(b'{"data": []}'))) as worker:
+        gateway = await start_gateway(worker.url, model=())
+        async with RawClient(gateway.port) as client:
+            await client.post(b"{}", path=path)
+            head, _ = await client.answer()
+        assert head.startswith(b"HTTP/1.1 200")
+        assert worker.requests[-1].startswith(b"POST " + path + b" HTTP/1.1\r\n")
+
+
+async def test_other_inference_paths(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """/tokenize and unknown /v1 paths go to a worker; its answers come back."""
+    worker = await start_worker()
+    gateway = await start_gateway(worker)
+    answer = await gateway.post("/tokenize", {"model": MODEL, "prompt": "hello"})
+    assert answer["count"] == len(answer["tokens"]) > 0
+    await gateway.get("/v1/responses/x", 404)
+    assert await gateway.metric("not_rendered_total", reason="endpoint") == 2
+    assert await gateway.metric("inflight_requests") == 0
+
+
+EXPLAIN_REFUSED = [
+    b"", b"nope", b"[1]", b'{"model": "m"}', b'{"messages": null}', b"\xff\xfe",
+    b"[" * 100_000, b'{"x": NaN}', b'{"a": "\xff"}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", EXPLAIN_REFUSED, ids=lambda body: repr(body[:12]))
+async def test_explain_refuses(start_gateway: StartGateway, body: bytes) -> None:
+    """A body that cannot be explained is a 400 that says so."""
+    gateway = await start_gateway(DEAD)
+    url = gateway.url + "/gateway/explain"
+    async with gateway.client.post(url, data=body) as response:
+        assert response.status == 400
+        error = (await response.json())["error"]
+    assert error["type"] == "invalid_request_error"
+    assert error["message"].startswith("the body ")
+
+
+async def test_explain_changes_nothing(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Explaining sends nothing, books nothing and counts nothing but itself."""
+    worker = await start_worker()
+    gateway = await start_gateway(worker)
+    quiet = ("event_loop", "match_seconds", 'endpoint="metrics"', 'endpoint="explain"')
+
+    async def counted() -> dict[str, float]:
+        samples = await gateway.metrics()
+        return {k: v for k, v in samples.items() if not any(q in k for q in quiet)}
+
+    before = await counted()
+    served = worker.api.totals.requests
+    for body in (CHAT, {"model": MODEL, "prompt": "hello"}, CHAT | {"model": "none"}):
+        explained = await gateway.post("/gateway/explain", body)
+        assert explained["chosen"] == {"url": worker.url, "rank": 0}
+        assert explained["rendered"] is True
+        (entry,) = explained["workers"]
+        assert entry["uncached_tokens"] == explained["prompt_tokens"]
+        assert entry["held_tokens"] == entry["history_tokens"] == 0
+        assert explained["why"]
+    assert await counted() == before
+    assert worker.api.totals.requests == served
+
+
+async def test_explain_says_why_not_rendered(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """A request that cannot be rendered is still explained."""
+    gateway = await start_gateway(await start_worker())
+    image = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]
+    body = CHAT | {"messages": [{"role": "user", "content": image}]}
+    explained = await gateway.post("/gateway/explain", body)
+    assert explained["rendered"] is False
+    assert explained["reason"] == "media"
+    assert "media" in explained["why"]
+
+
+async def test_gateway_pages_are_guarded(
+    start_gateway: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From elsewhere /gateway/** needs the key; the rest does not."""
+    monkeypatch.setattr(access, "_is_loopback", lambda peer: False)
+    closed = await start_gateway(DEAD)
+    for path in ("/gateway/workers", "/gateway/index"):
+        await closed.get(path, 403)
+    await closed.post("/gateway/explain", CHAT, 403)
+    gateway = await start_gateway(DEAD, admin_key="secret")
+    spoofed = {"X-Forwarded-For": "127.0.0.1", "Forwarded": "for=127.0.0.1"}
+    await gateway.get("/gateway/workers", 401, headers=spoofed)
+    for value in ("secret", "Basic secret", "Bearer ", "Bearer secreT", "Bearer \xff"):
+        wrong = {"Authorization": value}
+        await gateway.get("/gateway/workers", 401, headers=wrong)
+    for value in ("Bearer secret", "bearer secret"):
+        right = {"Authorization": value}
+        await gateway.get("/gateway/workers", 200, headers=right)
+    await gateway.get("/health")
+
+
+async def test_workers_page(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """State, load, feeds and hit tokens of each worker."""
+    worker = await start_worker(WITH_EVENTS)
+    gateway = await start_gateway(worker, DEAD)
+    for _ in range(2):
+        await gateway.chat([{"role": "user", "content": "tell me a lot " * 40}])
+        await gateway.until_events_arrive(worker)
+    alive, dead = (await gateway.get("/gateway/workers"))["workers"]
+    assert (alive["url"], alive["state"]) == (worker.url, "ready")
+    assert alive["engine"] == "vllm"
+    assert alive["version"] == "0.32.0"
+    assert alive["models"] == [MODEL]
+    assert (alive["block_size"], alive["cache_blocks"]) == (16, SIM.blocks)
+    assert alive["inflight_requests"] == alive["inflight_tokens"] == 0
+    assert alive["predicted_hit_tokens"] == alive["delivered_hit_tokens"] > 0
+    (feed,) = alive["feeds"]
+    assert (feed["rank"], feed["state"], feed["complete"]) == (0, "live", True)
+    assert 0 <= feed["state_s"] < 60
+    assert dead["state"] == "joining"
+    assert "connect" in dead["reason"]
+
+
+async def test_index_page(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Blocks and bytes in all, and what each owner holds."""
+    worker = await start_worker(WITH_EVENTS)
+    gateway = await start_gateway(worker)
+    await gateway.chat([{"role": "user", "content": "tell me a lot " * 40}])
+    await gateway.until_events_arrive(worker)
+    page = await gateway.get("/gateway/index")
+    (owner,) = page["owners"]
+    assert (owner["worker"], owner["rank"]) == (worker.url, 0)
+    assert page["blocks"] == owner["blocks"] == owner["gpu_blocks"] >= 8
+    assert 0 < page["bytes"] < page["limit_bytes"]
+    assert owner["stored"] == owner["blocks"]
+    assert (owner["gaps"], owner["restarts"], owner["orphans"]) == (0, 0, 0)
+    assert owner["rejected"] == {}
+
+
+async def test_gateway_faults_are_answered(
+    start_gateway: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug of ours is a 500 with an id and a count; the text is in the log only."""
+    gateway = await start_gateway(DEAD)
+
+    def broken() -> None:
+        raise RuntimeError("private")
+
+    monkeypatch.setattr(gateway.gateway.admin, "workers", broken)
+    answer = await gateway.get("/gateway/workers", 500)
+    assert answer["error"]["code"] == "internal_error"
+    assert "private" not in json.dumps(answer)
+    assert await gateway.metric("internal_errors_total", where="handler") == 1
