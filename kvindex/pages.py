@@ -33,22 +33,13 @@ def indexed_size(page_size: int) -> int:
 
 
 class _Page:
-    """One page: the pages before it in its block, and the blocks it is part of.
+    """One page: the own hashes of the pages before it in its block, and their ids.
 
-    `block` is the own hash of the block that it completes, if it does. `start` is the
-    own hash of the block before. `token_ids` and `media` reach back to there.
+    `block` is the own hash of the block that it completes, if it does, `start` that of
+    the block before. `token_ids` and `media` reach back to there.
     """
 
-    __slots__ = (
-        "before",
-        "block",
-        "blocks",
-        "held",
-        "media",
-        "own",
-        "start",
-        "token_ids",
-    )
+    __slots__ = ("block", "held", "media", "own", "path", "start", "token_ids")
 
     def __init__(
         self,
@@ -60,20 +51,23 @@ class _Page:
     ) -> None:
         self.own = own
         self.start = start
-        self.before: tuple[_Page, ...] = ()
+        self.path: tuple[int, ...] = (own,)
         self.token_ids: bytes = token_ids
         self.media: tuple[bytes, ...] = (media,) if media else ()
         if previous is not None:
-            self.before = (*previous.before, previous)
+            self.path = (*previous.path, own)
             self.token_ids = previous.token_ids + token_ids
             self.media = previous.media + self.media
         self.block: int | None = None
-        self.blocks: dict[int, tuple[_Page, ...]] = {}
         self.held = 0
 
 
 class PageShelf:
-    """Pages in, index changes out: the `Shelf` of an engine with small pages."""
+    """Pages in, index changes out: the `Shelf` of an engine with small pages.
+
+    `_pages` are those held in any medium. `_blocks_of` leads from a page to the blocks
+    it is part of, and their pages, as long as the page that completes one is held.
+    """
 
     def __init__(self, index: PrefixIndex, owner: Owner, page_size: int) -> None:
         self.index = index
@@ -82,6 +76,7 @@ class PageShelf:
         self._block_bytes = index.block_size * ID_BYTES
         self._per_block = index.block_size // page_size
         self._pages: dict[int, _Page] = {}
+        self._blocks_of: dict[int, dict[int, tuple[int, ...]]] = {}
         self._prepared: dict[int, _Page] = {}
 
     def prepare(
@@ -102,7 +97,7 @@ class PageShelf:
                 page = _Page(page_hash, start, previous, part, media.get(position))
                 if len(page.token_ids) == self._block_bytes:
                     page.block = _block_hash(page)
-                self._prepared[page_hash] = page
+            self._prepared[page_hash] = page
             start, previous = _goes_on(start, page)
 
     def store_run(self, own: Sequence[int], *, on_gpu: bool) -> tuple[int, list[int]]:
@@ -110,7 +105,7 @@ class PageShelf:
         medium = _GPU if on_gpu else _OTHER
         again: list[int] = []
         for position, page_hash in enumerate(own):
-            page = self._pages.get(page_hash) or self._prepared[page_hash]
+            page = self._prepared[page_hash]
             had = page.held & medium
             if not self._enter(page, medium):
                 return position, again
@@ -120,61 +115,56 @@ class PageShelf:
 
     def _enter(self, page: _Page, medium: int) -> bool:
         """Hold a page in a medium; False, and nothing changed, where it is refused."""
-        if page.own not in self._pages:
+        if not page.held:
             if len(self._pages) > self._per_block * self.owner.blocks + _SPARE_PAGES:
                 self.index.refused += 1
                 return False
             self._pages[page.own] = page
             if page.block is not None:
-                path = (*page.before, page)
-                for part in path:
-                    part.blocks[page.block] = path
+                for part in page.path:
+                    self._blocks_of.setdefault(part, {})[page.block] = page.path
         had, page.held = page.held, page.held | medium
-        for block, path in page.blocks.items():
-            if all(part.held & medium for part in path):
+        for block, path in self._blocks_of.get(page.own, {}).items():
+            if all(self._held(part) & medium for part in path):
                 on_gpu = medium == _GPU
                 if not self.index.store(self.owner, block, on_gpu=on_gpu):
-                    page.held = had
-                    self._refuse(page, medium)
+                    self._take_out(page, page.held & ~had)
                     return False
         return True
 
-    def _refuse(self, page: _Page, medium: int) -> None:
-        if not page.held & medium:
-            for block in page.blocks:
-                self.index.remove(self.owner, block, on_gpu=medium == _GPU)
-        self._forget(page)
+    def _held(self, page_hash: int) -> int:
+        page = self._pages.get(page_hash)
+        return page.held if page else 0
 
     def remove(self, own: int, *, on_gpu: bool) -> None:
         """The page is gone from this medium, and each block it was part of."""
         page = self._pages.get(own)
-        if page is None:
-            return
-        page.held &= ~(_GPU if on_gpu else _OTHER)
-        for block in page.blocks:
-            self.index.remove(self.owner, block, on_gpu=on_gpu)
-        self._forget(page)
+        if page is not None:
+            self._take_out(page, page.held & (_GPU if on_gpu else _OTHER))
 
-    def _forget(self, page: _Page) -> None:
-        """Delete a page that is not held, unless blocks still wait for its return."""
+    def _take_out(self, page: _Page, medium: int) -> None:
+        """Hold a page in this medium no more; no medium is nothing to do."""
+        if not medium:
+            return
+        page.held &= ~medium
+        for block in self._blocks_of.get(page.own, {}):
+            self.index.remove(self.owner, block, on_gpu=medium == _GPU)
         if page.held:
             return
+        del self._pages[page.own]
         if page.block is not None:
-            for part in (*page.before, page):
-                part.blocks.pop(page.block, None)
-                if not part.held and not part.blocks:
-                    self._pages.pop(part.own, None)
-        elif not page.blocks:
-            self._pages.pop(page.own, None)
+            for part in page.path:
+                blocks = self._blocks_of[part]
+                del blocks[page.block]
+                if not blocks:
+                    del self._blocks_of[part]
 
     def drop_suspect(self, own: int) -> bool:
         """Drop a page unless a block it is part of is out of doubt."""
         if not self.owner.fresh:
             return False
-        page = self._pages.get(own)
-        if page is None:
-            return True
-        dropped = [self.index.drop_suspect(self.owner, block) for block in page.blocks]
+        blocks = self._blocks_of.get(own, {})
+        dropped = [self.index.drop_suspect(self.owner, block) for block in blocks]
         if not all(dropped):
             return False
         self.remove(own, on_gpu=True)
@@ -183,7 +173,7 @@ class PageShelf:
 
     def clear(self) -> None:
         """Nothing is held any more."""
-        self._pages = {}
+        self._pages, self._blocks_of, self._prepared = {}, {}, {}
         self.index.clear(self.owner)
 
 

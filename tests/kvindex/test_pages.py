@@ -288,16 +288,35 @@ def test_a_page_held_that_is_refused_again() -> None:
     assert blocks_held(stream, ids) == 1
 
 
+def test_a_page_that_comes_back_below_others() -> None:
+    """Removed and stored again before its block was complete."""
+    stream = Stream()
+    ids = list(range(16))
+    stream.send(page(ids[:8], 1))
+    stream.send(gone(1), page(ids[:4], 1))
+    stream.send(page(ids[8:], 3, parent=2))
+    assert blocks_held(stream, ids) == 1
+
+
+def test_two_pages_under_one_name() -> None:
+    """One name for two contents, again and again: nothing breaks."""
+    stream = Stream()
+    event = BlockStored(hashes=(1, 1, 1, 1), token_ids=pack_ids([0] * 16), block_size=4)
+    stream.send(event, event, gone(1), event)
+    assert blocks_held(stream, [0] * 16) == 0
+
+
 MOVES = st.lists(
-    st.tuples(st.integers(0, 30), st.integers(0, 2), st.booleans()), max_size=60
+    st.tuples(st.integers(0, 60), st.integers(0, 1), st.integers(0, 3)),
+    max_size=100,
 )
 
 
 @settings(max_examples=60)
 @given(MOVES)
-def test_pages_against_sets(moves: list[tuple[int, int, bool]]) -> None:
-    """Random pages under random parents, stored and removed; blocks of two pages."""
-    stream = Stream(block_size=8)
+def test_pages_against_sets(moves: list[tuple[int, int, int]]) -> None:
+    """Random pages under random parents, stored and removed; blocks of four pages."""
+    stream = Stream(block_size=4)
     paths: list[tuple[int, ...]] = [()]
     held: set[tuple[int, ...]] = set()
     for pick, last, store in moves:
@@ -307,15 +326,20 @@ def test_pages_against_sets(moves: list[tuple[int, int, bool]]) -> None:
             if path in held or (path[:-1] and path[:-1] not in held):
                 continue
             parent = hash(path[:-1]) & (2**64 - 1) if path[:-1] else None
-            stream.send(page([last] * 8, hash(path) & (2**64 - 1), parent, size=8))
+            stream.send(page([last] * 4, hash(path) & (2**64 - 1), parent))
             held.add(path)
             paths.append(path)
         elif path in held:
             stream.send(gone(hash(path) & (2**64 - 1)))
             held.discard(path)
-    blocks = {p for p in held if len(p) % 2 == 0 and p[:-1] in held}
+    blocks = {
+        path
+        for path in held
+        if len(path) % 4 == 0
+        and all(path[:end] in held for end in range(len(path) - 3, len(path)))
+    }
     assert stream.owner.blocks == len(blocks)
     for path in blocks:
-        ids = [i for last in path for i in [last] * 8]
+        ids = [i for last in path for i in [last] * 4]
         own_hash = chain(pack_ids(ids), 16, ROOT)[-1]
         assert stream.index.holds(stream.owner, own_hash)
