@@ -31,6 +31,12 @@ async def read(request: web.Request, max_bytes: int) -> bytes:
     Raises BodyTooLarge above `max_bytes` (by its announced length before anything is
     read), BadFraming where it is cut short or badly framed, ExpectationFailed.
     """
+    if request.content.is_eof():  # it came with its head, as small bodies do
+        _begin(request, max_bytes)
+        body = request.content.read_nowait()
+        if len(body) <= max_bytes:
+            return body
+        raise _too_large(max_bytes)
     pieces = [piece async for piece in stream(request, max_bytes)]
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -40,10 +46,9 @@ async def stream(request: web.Request, max_bytes: int) -> AsyncIterator[bytes]:
 
     Raises as `read`, and ClientGone where the client left meanwhile.
     """
-    _check_length(request, max_bytes)
+    _begin(request, max_bytes)
     if not request.body_exists:
         return
-    _send_continue(request)
     connection = request.protocol
     if isinstance(connection, ClientConnection):
         connection.body = request.content
@@ -82,10 +87,13 @@ async def _next(content: StreamReader) -> bytes:
         raise ClientGone("the client left before its body was complete") from error
 
 
-def _check_length(request: web.Request, max_bytes: int) -> None:
+def _begin(request: web.Request, max_bytes: int) -> None:
+    """Refuse what is announced too large, or ask for what is expected to be asked."""
     announced = request.content_length
     if announced is not None and announced > max_bytes:
         raise _too_large(max_bytes)
+    if request.body_exists:
+        _send_continue(request)
 
 
 def _too_large(max_bytes: int) -> BodyTooLarge:

@@ -29,8 +29,8 @@ _HOP_BY_HOP = frozenset(
 _NOT_SENT_UPSTREAM = _HOP_BY_HOP | {b"host", b"content-length", b"expect", REQUEST_ID}
 _NOT_RETURNED = _HOP_BY_HOP | {REQUEST_ID}
 
-_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_NAMES = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:)*")
+_BAD_LINES = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # between lines is \n
 _GOOD_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,256}")
 
 
@@ -99,15 +99,17 @@ def serialize(start_line: bytes, headers: Iterable[tuple[bytes, bytes]]) -> byte
     Raises ValueError where a name, a value or the start line would end its line or
     begin another: no header can be injected, wherever it comes from.
     """
-    lines = [start_line]
-    if _BAD_VALUE.search(start_line):
-        raise ValueError("a start line with a control character")
-    for name, value in headers:
-        if not _NAME.fullmatch(name) or _BAD_VALUE.search(value):
-            raise ValueError("a header with a forbidden character")
-        lines.append(b"%b: %b" % (name, value))
-    lines.append(b"\r\n")
-    return b"\r\n".join(lines)
+    pairs = tuple(headers)
+    names = b"".join([name + b":" for name, _ in pairs])
+    if not _NAMES.fullmatch(names) or names.count(b":") != len(pairs):
+        raise ValueError("a header with a forbidden name")
+    lines = [start_line, *[b"%b: %b" % pair for pair in pairs]]
+    if _BAD_LINES.search(b"\n".join(lines)):
+        raise ValueError("a line with a forbidden character")
+    head = b"\r\n".join(lines)
+    if head.count(b"\n") != len(pairs):
+        raise ValueError("a line with a forbidden character")
+    return head + b"\r\n\r\n"
 
 
 def _dropped(headers: RawHeaders, always: frozenset[bytes]) -> frozenset[bytes]:

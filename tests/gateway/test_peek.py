@@ -24,7 +24,7 @@ CHAT: dict[str, Any] = {
 
 def large(body: dict[str, Any]) -> bytes:
     """The same object, over the size that is skimmed in one go."""
-    return json.dumps({"padding": 'x\\"' * SMALL, **body}).encode()
+    return json.dumps({"padding": "x" * SMALL + '\\"{' * 999, **body}).encode()
 
 
 @pytest.mark.parametrize("encode", [lambda b: json.dumps(b).encode(), large])
