@@ -6,6 +6,7 @@ One engine's routes and formats are named here once; the answer is neutral
 """
 
 import contextlib
+import os
 import re
 from typing import Any
 from urllib.parse import urlsplit
@@ -112,7 +113,10 @@ def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"cannot connect: {error.os_error.strerror or error.os_error}"
+        number, said = error.os_error.errno, error.os_error.strerror
+        if number is not None and number > 0:  # name resolution has its own numbers
+            said = os.strerror(number)
+        return f"cannot connect: {said}"
     return f"{type(error).__name__}: {error}"
 
 

@@ -1,0 +1,325 @@
+"""Which failures are tried elsewhere, how often, and what the client gets."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from router.worker import WorkerState
+from tests.proxy.raw import (
+    SSE_HEAD,
+    RawClient,
+    RawWorker,
+    Script,
+    WorkerConnection,
+    answering,
+    chunk,
+    event,
+    json_answer,
+)
+from tests.running import Running, StartGateway, until
+
+DEAD = "http://127.0.0.1:1"
+LISTING = json_answer(b'{"data": [{"id": "m", "owned_by": "vllm"}]}')
+ANSWER = json_answer(b'{"usage": {"prompt_tokens": 9, "completion_tokens": 1}}')
+CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+pytestmark = pytest.mark.usefixtures("never_blocks")
+
+
+def worker(*answers: bytes | Callable[[WorkerConnection], None]) -> RawWorker:
+    """A worker that answers inference with each of `answers` in turn, the last again.
+
+    A function is called with the connection instead; then the connection ends.
+    """
+    turn = iter(answers)
+    last: list[Any] = []
+
+    async def script(connection: WorkerConnection) -> None:
+        while request := await connection.request():
+            if not request.startswith(b"POST"):
+                found = request.startswith(b"GET /v1/models")
+                missing = json_answer(b"{}", status=b"404 Not Found")
+                await connection.send(LISTING if found else missing)
+                continue
+            last[:] = [next(turn, *last)]
+            if callable(last[0]):
+                last[0](connection)
+                return
+            await connection.send(last[0])
+
+    return RawWorker(script)
+
+
+def posts(worker: RawWorker) -> int:
+    """The inference requests that a worker saw."""
+    return sum(request.startswith(b"POST") for request in worker.requests)
+
+
+async def ask(gateway: Running, **headers: str) -> tuple[int, dict[str, str], Any]:
+    """Status, headers and JSON of the answer to a chat."""
+    url = gateway.url + "/v1/chat/completions"
+    async with gateway.client.post(url, json=CHAT, headers=headers) as response:
+        return response.status, dict(response.headers), await response.json()
+
+
+def state(gateway: Running, of: RawWorker | str) -> WorkerState:
+    """The state of a worker."""
+    known = gateway.gateway.pool.get(of if isinstance(of, str) else of.url)
+    assert known is not None
+    return known.state
+
+
+async def idle(gateway: Running) -> None:
+    """Nothing is in flight."""
+    assert await gateway.metric("inflight_requests") == 0
+    assert await gateway.metric("inflight_uncached_tokens") == 0
+
+
+def refusal(status: bytes, *headers: bytes) -> bytes:
+    """A worker's refusal."""
+    return json_answer(b'{"error": {"message": "later"}}', *headers, status=status)
+
+
+async def test_no_connection_is_tried_elsewhere(start_gateway: StartGateway) -> None:
+    """The other worker answers; the client notices nothing, and it counts."""
+    async with worker(ANSWER) as gone, worker(ANSWER) as good:
+        gateway = await start_gateway(gone.url, good.url, policy="round_robin")
+        await gone.__aexit__(None, None, None)
+        for _ in range(20):
+            status, _, _ = await ask(gateway)
+            assert status == 200
+        assert posts(good) == 20
+        assert 1 <= await gateway.metric("retries_total", reason="connect") <= 3
+        assert state(gateway, gone) is WorkerState.suspect
+        await idle(gateway)
+
+
+async def test_a_broken_worker_is_left_alone(start_gateway: StartGateway) -> None:
+    """In a hundred requests a worker that resets costs a few of them at most."""
+    async with worker(WorkerConnection.reset) as broken, worker(ANSWER) as good:
+        gateway = await start_gateway(broken.url, good.url, policy="round_robin")
+        statuses = [(await ask(gateway))[0] for _ in range(100)]
+        assert 1 <= posts(broken) <= 5
+        assert statuses.count(200) == 100 - posts(broken)
+        assert set(statuses) == {200, 502}  # what was sent is never sent again
+        await idle(gateway)
+
+
+@pytest.mark.parametrize("status", [b"503 Service Unavailable", b"429 Too Many"])
+async def test_busy_is_tried_elsewhere(
+    start_gateway: StartGateway, status: bytes
+) -> None:
+    """A worker that asks for patience gets it; the other one answers."""
+    busy_answer = refusal(status, b"Retry-After: 20")
+    async with worker(busy_answer) as busy, worker(ANSWER) as good:
+        gateway = await start_gateway(busy.url, good.url, policy="round_robin")
+        for _ in range(10):
+            answered, _, _ = await ask(gateway)
+            assert answered == 200
+        assert (posts(busy), posts(good)) == (1, 10)
+        assert await gateway.metric("retries_total", reason="busy") == 1
+        assert state(gateway, busy) is WorkerState.ready
+        await idle(gateway)
+
+
+async def test_all_busy(start_gateway: StartGateway) -> None:
+    """What the first one said comes back, byte for byte; two were asked, not more."""
+    answers = [
+        json_answer(b'{"from": %d}' % n, b"Retry-After: %d" % (n + 1),
+                    b"X-Odd: a", b"X-Odd: b", status=b"503 Not Now")
+        for n in range(3)
+    ]  # fmt: skip
+    async with (
+        worker(answers[0]) as first,
+        worker(answers[1]) as second,
+        worker(answers[2]) as third,
+    ):
+        gateway = await start_gateway(first.url, second.url, third.url)
+        status, headers, body = await ask(gateway)
+        asked = [posts(w) for w in (first, second, third)]
+        assert sum(asked) == 2
+        assert status == 503
+        assert headers["Retry-After"] == str(body["from"] + 1)
+        # Ties are broken by turn: the first in the list was asked first.
+        assert body == {"from": 0}
+        await idle(gateway)
+
+
+async def test_busy_and_alone(start_gateway: StartGateway) -> None:
+    """With no other worker the answer goes back as it is, and nobody waits."""
+    async with worker(refusal(b"429 Too Many", b"Retry-After: 30"), ANSWER) as only:
+        gateway = await start_gateway(only.url)
+        begun = time.monotonic()
+        status, headers, body = await ask(gateway)
+        assert (status, headers["Retry-After"]) == (429, "30")
+        assert body == {"error": {"message": "later"}}
+        assert (await ask(gateway))[0] == 200  # still used, as there is no better
+        assert time.monotonic() - begun < 2
+
+
+async def test_busy_then_a_worker_that_breaks(start_gateway: StartGateway) -> None:
+    """If the second try fails, the first answer is still there."""
+    async with worker(refusal(b"503 X")) as busy, worker(WorkerConnection.reset) as bad:
+        gateway = await start_gateway(busy.url, bad.url)
+        status, _, body = await ask(gateway)
+        assert (status, body) == (503, {"error": {"message": "later"}})
+        await idle(gateway)
+
+
+async def test_a_reset_is_not_tried_again(start_gateway: StartGateway) -> None:
+    """The worker may have acted on it: 502, from the only worker that saw it."""
+    async with worker(WorkerConnection.reset) as bad, worker(ANSWER) as good:
+        gateway = await start_gateway(bad.url, good.url)
+        status, _, body = await ask(gateway)
+        assert (status, body["error"]["code"]) == (502, "upstream_reset")
+        assert (posts(bad), posts(good)) == (1, 0)
+        name = "upstream_failures_total"
+        assert await gateway.metric(name, worker=bad.url, kind="reset") == 1
+
+
+@pytest.mark.parametrize("status", [b"400 Bad", b"404 Not Found", b"422 X", b"500 Y"])
+async def test_errors_change_no_state(
+    start_gateway: StartGateway, status: bytes
+) -> None:
+    """Thirty refusals come back as they are, and the worker stays as good as it was."""
+    async with worker(refusal(status)) as picky:
+        gateway = await start_gateway(picky.url)
+        for _ in range(30):
+            answered, _, body = await ask(gateway)
+            assert answered == int(status[:3])
+            assert body == {"error": {"message": "later"}}
+        assert posts(picky) == 30
+        assert state(gateway, picky) is WorkerState.ready
+        assert await gateway.metric("upstream_failures_total") == 0
+        assert await gateway.metric("unreported_requests_total") == 0
+        assert await gateway.metric("prompt_tokens_total") == 0
+        await idle(gateway)
+
+
+async def test_first_token_seconds_count_from_the_request(
+    start_gateway: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time to the first token includes reading and rendering the request."""
+    stream = SSE_HEAD + chunk(event(0)) + chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
+    async with worker(stream) as good:
+        gateway = await start_gateway(good.url)
+        body = json.dumps(CHAT | {"stream": True}).encode()
+        async with RawClient(gateway.port) as client:
+            head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\n"
+            await client.send(head + b"Content-Length: %d\r\n\r\n" % len(body))
+            await asyncio.sleep(0.2)
+            await client.send(body)
+            await client.answer()
+        assert await gateway.metric("first_token_seconds_count") == 1
+        assert await gateway.metric("first_token_seconds_sum") >= 0.2
+
+
+# --- clients that leave
+
+
+async def leave(gateway: Running, wait: Callable[[], Any]) -> None:
+    """Send a chat, wait for something, and go without the answer."""
+    async with RawClient(gateway.port) as client:
+        await client.post(json.dumps(CHAT).encode())
+        await until(wait)
+
+
+async def gone(gateway: Running) -> None:
+    """The request has left no trace but a count."""
+    ledgers = [
+        ledger
+        for known in gateway.gateway.pool.workers
+        for ledger in known.ledgers.values()
+    ]
+    await until(lambda: all(ledger.requests == 0 for ledger in ledgers), 1.0)
+    await idle(gateway)
+    counted = (
+        'kv_gateway_requests_total{endpoint="chat_completions",status="client_gone"}'
+    )
+    assert (await gateway.metrics())[counted] == 1
+
+
+async def _mute(connection: WorkerConnection) -> None:
+    while request := await connection.request():
+        if request.startswith(b"POST"):
+            await connection.closed_by_peer()
+            return
+        await connection.send(LISTING)
+
+
+MUTE: Script = _mute
+
+
+async def test_leaving_before_the_first_byte(start_gateway: StartGateway) -> None:
+    """The worker's connection is closed within a second, and nothing is in flight."""
+    async with RawWorker(MUTE) as mute:
+        gateway = await start_gateway(mute.url)
+        await leave(gateway, lambda: posts(mute) == 1)
+        await gone(gateway)
+        assert await gateway.metric("client_disconnects_total") == 1
+        assert state(gateway, mute) is WorkerState.ready
+
+
+async def test_leaving_while_rendering(start_gateway: StartGateway) -> None:
+    """A request whose client left is sent to nobody."""
+    async with RawWorker(MUTE) as mute:
+        gateway = await start_gateway(mute.url, render_deadline=30.0)
+        renders: list[bytes] = []
+
+        def slow(body: bytes) -> None:
+            renders.append(body)
+            time.sleep(0.3)
+
+        renderers: Any = gateway.gateway.renderers
+        renderers.find = lambda model, base: type("Slow", (), {"render_chat": slow})
+        await leave(gateway, lambda: bool(renders))
+        await gone(gateway)
+        await asyncio.sleep(0.4)
+        assert posts(mute) == 0
+
+
+async def test_leaving_while_connecting(start_gateway: StartGateway) -> None:
+    """A connection attempt ends with its client."""
+    async with RawWorker(answering(LISTING)) as slow:
+        gateway = await start_gateway(slow.url)
+        begun = asyncio.Event()
+
+        async def never(*args: Any, **options: Any) -> None:
+            begun.set()
+            await asyncio.sleep(30)
+
+        upstreams: Any = gateway.gateway.upstreams
+        upstreams._connect = never
+        await leave(gateway, begun.is_set)
+        await gone(gateway)
+
+
+async def test_nothing_is_left_of_many(start_gateway: StartGateway) -> None:
+    """After many requests, ended in every way, no task and no booking is left."""
+    async with (
+        worker(ANSWER, refusal(b"503 X"), WorkerConnection.reset, ANSWER) as fickle,
+        RawWorker(MUTE) as mute,
+    ):
+        gateway = await start_gateway(fickle.url, mute.url, DEAD, policy="round_robin")
+        before = _gateway_tasks()
+
+        async def one() -> None:
+            async with RawClient(gateway.port) as client:
+                await client.post(json.dumps(CHAT).encode())
+                await asyncio.sleep(0.1)
+
+        for _ in range(5):
+            await asyncio.gather(*(one() for _ in range(10)))
+        await until(lambda: _gateway_tasks() <= before, 3.0)
+        await idle(gateway)
+
+
+def _gateway_tasks() -> int:
+    """The tasks that are not the raw workers' own."""
+    names = [str(task.get_coro()) for task in asyncio.all_tasks()]
+    workers_own = ("RawWorker.", "StreamReader.")
+    return sum(not any(own in name for own in workers_own) for name in names)
