@@ -136,13 +136,14 @@ class Belief:
                 if counter is self.named:
                     self.unname(move.copy)
         else:
-            for path in move.paths:
-                copy = Copy(move.medium, path)
-                if path[:-1] and path[:-1] not in {c.path for c in self.named}:
-                    self.orphans[copy] += 1
-                else:
-                    in_full = len(move.path) == move.blocks > 1
+            before = move.paths[0][:-1]
+            rooted = not before or before in {copy.path for copy in self.named}
+            in_full = not before and move.blocks > 1
+            for copy in (Copy(move.medium, path) for path in move.paths):
+                if rooted:
                     self.believe(copy, counts=not in_full)
+                else:
+                    self.orphans[copy] += 1
 
     def unname(self, copy: Copy) -> None:
         """A name is gone, and with the last claim its freshness."""
