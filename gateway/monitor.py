@@ -42,7 +42,7 @@ class _Start(msgspec.Struct, frozen=True):
     """A worker's process: its start, and the restarts its feeds had noticed by then."""
 
     at: float
-    restarts: dict[int, int]
+    restarts: dict[Feed, int]
 
 
 class _Following(msgspec.Struct, frozen=True):
@@ -165,13 +165,13 @@ class Monitor:
 
     def _note_start(self, worker: Worker, started_at: float) -> None:
         """Tell the feeds of a new process, but those that noticed it themselves."""
-        feeds = {rank: known.feed for rank, known in worker.knowledge.items()}
+        feeds = [known.feed for known in worker.knowledge.values()]
         before = self._starts.get(worker.url)
         if before is not None and started_at != before.at:
-            for rank, feed in feeds.items():
-                if feed.counters.restarts == before.restarts.get(rank):
+            for feed in feeds:  # one opened since then had noticed none
+                if feed.counters.restarts == before.restarts.get(feed, 0):
                     feed.restarted("the worker's process started anew")
-        restarts = {rank: feed.counters.restarts for rank, feed in feeds.items()}
+        restarts = {feed: feed.counters.restarts for feed in feeds}
         self._starts[worker.url] = _Start(started_at, restarts)
 
     def _sources(self, worker: Worker) -> dict[int, str]:

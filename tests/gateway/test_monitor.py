@@ -107,6 +107,27 @@ async def test_a_restarted_worker_has_an_empty_cache(
     assert await gateway.metric("worker_restarts_total") == 1
 
 
+async def test_a_restart_after_the_first_look(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One look is enough to know another process by its start, before any event."""
+    monkeypatch.setattr(monitor, "REFRESH_S", 60.0)
+    old = await start_worker(WITH_EVENTS)
+    gateway = await start_gateway(old)
+    await gateway.chat(TURN)
+    await gateway.until_events_arrive(old)
+    await old.stop()
+    await until(lambda: _feed_states(gateway) == ["degraded"])
+    new = await start_worker(
+        msgspec.structs.replace(WITH_EVENTS, port=port_of(old), kv_events_port=0)
+    )
+    await until(lambda: _restarts(gateway) == 1)
+    assert held(gateway, new) == 0
+    assert _feed_states(gateway) == ["live"]
+
+
 def _feed_states(gateway: Running) -> list[str]:
     workers = gateway.gateway.pool.workers
     return [known.feed.state for w in workers for known in w.knowledge.values()]
