@@ -1,5 +1,6 @@
 """The command line: what it refuses, in one line with status 2, and what it does."""
 
+import asyncio
 import json
 import re
 import signal
@@ -187,7 +188,9 @@ async def test_sigterm_ends_it_well() -> None:
     """One ready line; status 0 soon after the signal, though a stream is open."""
     async with RawWorker(_endless) as worker:
         words = ("--workers", worker.url, "--host", "127.0.0.1", "--port", "0")
-        with serving(*words, "--shutdown-grace", "0.2") as (process, url):
+        context = serving(*words, "--shutdown-grace", "0.2")
+        process, url = await asyncio.to_thread(context.__enter__)
+        with process:
             async with RawClient(int(url.rpartition(":")[2])) as client:
                 await client.post(b'{"stream": true, "messages": []}')
                 head = await client.head()

@@ -1,68 +1,111 @@
-"""Waiting for a rendering: what is late, and what only looks late."""
+"""Renderings in threads: bounded, in time, and never in the way."""
 
 import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from gateway.metrics import Metrics
-from gateway.rendering import LATE, NotRendered, RenderPool
-
-DEADLINE_S = 0.05
+from gateway.rendering import FAILED, FULL, LATE, TOO_LARGE, NotRendered, RenderPool
+from render import Unrenderable
 
 
 @pytest.fixture
 def pool() -> Iterator[RenderPool]:
+    """One thread, two places, 50 ms, 100 bytes."""
     pool = RenderPool(
-        threads=1, queue=4, deadline=DEADLINE_S, max_bytes=100, metrics=Metrics()
+        threads=1, queue=2, deadline=0.05, max_bytes=100, metrics=Metrics()
     )
     yield pool
     pool.close()
 
 
-async def test_a_rendering_that_is_there_counts_though_the_loop_was_late(
-    pool: RenderPool,
-) -> None:
-    """The machine held the event loop up past the deadline; the ids are ready."""
-    rendering = asyncio.create_task(pool._run(lambda: "ids", 1))
-    await asyncio.sleep(0)
-    time.sleep(2 * DEADLINE_S)  # noqa: ASYNC251 - a loop that is held up
-    assert await rendering == "ids"
+def renderer(work: Any) -> Any:
+    """Something that renders chats so."""
+    return SimpleNamespace(render_chat=work)
 
 
-async def test_a_rendering_that_is_not_there_is_late(pool: RenderPool) -> None:
-    """Routed without ids after the deadline; counted until it ends."""
-    go = threading.Event()
-    with pytest.raises(NotRendered) as late:
-        await pool._run(go.wait, 1)
-    assert late.value.reason == LATE
+async def reason(pool: RenderPool, work: Any, body: bytes = b"{}") -> str:
+    """Why it was not rendered."""
+    with pytest.raises(NotRendered) as error:
+        await pool.chat(renderer(work), body)
+    return error.value.reason
+
+
+async def test_results_come_from_another_thread(pool: RenderPool) -> None:
+    """The result is handed on; the loop's thread did not make it."""
+    found: Any = await pool.chat(
+        renderer(lambda body: (body, threading.get_ident())), b"x"
+    )
+    assert found[0] == b"x"
+    assert found[1] != threading.get_ident()
+    assert pool.outstanding == 0
+
+
+async def test_late_work_goes_on_and_counts(pool: RenderPool) -> None:
+    """After the deadline the request goes on; its thread is busy until it is done."""
+    assert await reason(pool, lambda body: time.sleep(0.2)) == LATE
     assert pool.outstanding == 1
-    go.set()
-    await _emptied(pool)
+    # The second waits in the queue until its deadline, and is then not begun at all.
+    begun = threading.Event()
+    assert await reason(pool, lambda body: begun.set()) == LATE
+    assert pool.outstanding == 1
+    await asyncio.sleep(0.25)
+    assert pool.outstanding == 0
+    assert not begun.is_set()
 
 
-async def test_a_rendering_that_never_began_is_late_and_dropped(
-    pool: RenderPool,
-) -> None:
-    """One that still waits for a thread at its deadline is not done later."""
-    go = threading.Event()
-    done: Future[None] = Future()
-    first = asyncio.create_task(pool._run(go.wait, 1))
+async def test_more_than_the_queue_holds(pool: RenderPool) -> None:
+    """The third of three is refused at once."""
+    release = threading.Event()
+    work = renderer(lambda body: release.wait(5))
+    waiting = [asyncio.create_task(pool.chat(work, b"{}")) for _ in range(2)]
     await asyncio.sleep(0)
-    with pytest.raises(NotRendered) as late:
-        await pool._run(lambda: done.set_result(None), 1)
-    assert late.value.reason == LATE
-    go.set()
-    with pytest.raises(NotRendered):
-        await first
-    await _emptied(pool)
-    assert not done.done()
+    assert await reason(pool, lambda body: None) == FULL
+    release.set()
+    await asyncio.gather(*waiting)
+    assert await pool.chat(renderer(lambda body: "fine"), b"{}") == "fine"  # type: ignore[comparison-overlap]
 
 
-async def _emptied(pool: RenderPool) -> None:
-    async with asyncio.timeout(5):
-        while pool.outstanding:  # noqa: ASYNC110 - it has no event to wait for
-            await asyncio.sleep(0.001)
+async def test_too_large(pool: RenderPool) -> None:
+    """Above the limit nothing is begun."""
+    assert await reason(pool, lambda body: None, b"x" * 101) == TOO_LARGE
+
+
+async def test_reasons_of_the_renderer(pool: RenderPool) -> None:
+    """What the renderer says of a body is the reason."""
+
+    def refuse(body: bytes) -> None:
+        raise Unrenderable("media", "an image")
+
+    assert await reason(pool, refuse) == "media"
+
+
+async def test_faults(pool: RenderPool) -> None:
+    """A fault of ours is a reason, too."""
+
+    def fail(body: bytes) -> None:
+        raise KeyError("x")
+
+    assert await reason(pool, fail) == FAILED
+
+
+async def test_a_client_that_leaves(pool: RenderPool) -> None:
+    """Work that has not begun is taken out of the queue."""
+    release = threading.Event()
+    begun = threading.Event()
+    first = asyncio.create_task(
+        pool.chat(renderer(lambda body: release.wait(5)), b"{}")
+    )
+    second = asyncio.create_task(pool.chat(renderer(lambda body: begun.set()), b"{}"))
+    await asyncio.sleep(0.01)
+    second.cancel()
+    await asyncio.wait({second})
+    assert pool.outstanding == 1
+    release.set()
+    await first
+    assert not begun.is_set()

@@ -1,0 +1,53 @@
+"""Feeds are ticked, the index is swept, the loop's lag is seen."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gateway import housekeeping
+from gateway.housekeeping import Housekeeping
+from gateway.metrics import Metrics
+from tests.running import until
+
+
+async def test_ticks_and_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every feed each second; sweeping goes on in slices until nothing is left."""
+    monkeypatch.setattr(housekeeping, "TICK_S", 0.01)
+    ticks: list[str] = []
+    feeds = [SimpleNamespace(tick=lambda n=n: ticks.append(n)) for n in "ab"]
+    known = {n: SimpleNamespace(feed=feed) for n, feed in enumerate(feeds)}
+    left = [5]
+
+    def sweep(budget: int) -> bool:
+        left[0] = max(0, left[0] - 1)
+        return left[0] > 0
+
+    pool: Any = SimpleNamespace(workers=[SimpleNamespace(knowledge=known)])
+    indexes: Any = SimpleNamespace(sweep=sweep)
+    task = asyncio.create_task(Housekeeping(pool, indexes, Metrics()).run())
+    await until(lambda: len(ticks) >= 6)
+    task.cancel()
+    assert ticks[:6] == ["a", "b"] * 3
+    assert left == [0]
+
+
+async def test_a_blocked_loop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop held up for 60 ms shows as a lag of about that."""
+    monkeypatch.setattr(housekeeping, "LAG_PERIOD_S", 0.01)
+    nothing: Any = SimpleNamespace(workers=[])
+    metrics = Metrics()
+    task = asyncio.create_task(Housekeeping(nothing, nothing, metrics).watch_loop())
+    await asyncio.sleep(0.03)
+    time.sleep(0.06)  # noqa: ASYNC251 - this is the test
+    await asyncio.sleep(0.03)
+    task.cancel()
+    page = metrics.exposition().decode()
+    bucket = 'kv_gateway_event_loop_lag_seconds_bucket{le="%s"}'
+    count = {
+        edge: float(page.split(bucket % edge)[1].split()[0])
+        for edge in ("0.05", "+Inf")
+    }
+    assert count["+Inf"] > count["0.05"]
