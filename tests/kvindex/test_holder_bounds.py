@@ -1,0 +1,186 @@
+"""What one owner's events do: orphans, refusals, doubts, clearing."""
+
+from kvindex.blocks import Namespace, chain
+from kvindex.events import media_key
+from kvindex.feed import FeedSettings
+from tests.kvindex.engine import (
+    CLEARED,
+    MODEL,
+    Stream,
+    ids_of,
+    removed,
+    stored,
+)
+
+
+def test_orphans_wait_for_their_parent() -> None:
+    """Children and grandchildren, in any order; then all are found."""
+    stream = Stream()
+    stream.lose()
+    stream.send(stored(5, parent=4))
+    stream.send(stored(3, 4, parent=2))
+    stream.send(stored(30, parent=3))
+    assert (stream.feed.orphans, stream.feed.counters.orphans) == (4, 4)
+    assert (stream.owner.blocks, stream.feed.complete) == (0, False)
+    stream.send(stored(1, 2))
+    assert stream.feed.orphans == 0
+    assert (stream.held(1, 2, 3, 4, 5), stream.held(1, 2, 3, 30)) == (5, 4)
+
+
+def test_orphans_have_copies_and_removals() -> None:
+    """As other blocks have; their children wait on."""
+    stream = Stream()
+    stream.send(stored(2, 3, parent=1), stored(3, parent=2), stored(4, parent=3))
+    stream.send(removed(2), removed(99))
+    stream.send(stored(1))
+    assert (stream.held(1), stream.feed.orphans) == (1, 2)
+    stream.send(stored(2, parent=1))
+    assert stream.held(1, 2, 3, 4) == 4
+    stream.send(removed(3))
+    assert stream.held(1, 2, 3) == 3
+    stream.send(removed(3))
+    assert stream.held(1, 2, 3) == 2
+
+
+def test_orphans_are_bounded() -> None:
+    """The oldest go, and are counted."""
+    stream = Stream(settings=FeedSettings(orphan_blocks=10))
+    for block in range(100, 125):
+        stream.send(stored(block, parent=1))
+    assert stream.feed.orphans == 10
+    assert stream.feed.counters.orphans_dropped == 15
+    stream.send(stored(1))
+    assert (stream.held(1, 114), stream.held(1, 115)) == (1, 2)
+
+
+def test_orphans_with_media_and_salt() -> None:
+    """The salt follows from the parent, the media from the event."""
+    stream = Stream()
+    stream.send(stored(2, names=(72,), parent=71, extra_keys=((["img", 0],),)))
+    stream.send(stored(1, names=(71,), extra_keys=(("a",),)))
+    root = Namespace(model=MODEL, salt="a").root()
+    hashes = chain(ids_of(1, 2), 16, root, {1: media_key([["img", 0]])})
+    assert stream.index.match(hashes, [stream.owner])[0].blocks == 2
+
+
+def test_a_block_that_is_its_own_parent() -> None:
+    """One name for two contents: the last one counts, and nothing loops."""
+    stream = Stream()
+    stream.send(stored(7, parent=7))
+    stream.send(stored(7))
+    assert (stream.owner.blocks, stream.feed.orphans) == (1, 0)
+
+
+def test_blocks_refused_at_the_bound() -> None:
+    """The rest of the event is refused with them; the feed is incomplete."""
+    stream = Stream(limit_bytes=1000, block_size=16)
+    stream.send(stored(*range(1, 10)))
+    kept = stream.owner.blocks
+    assert 0 < kept < 9
+    assert stream.feed.counters.refused == 9 - kept
+    assert not stream.feed.complete
+    assert stream.feed.reason == "not all blocks are indexed"
+    stream.send(stored(50, names=(1,)))
+    stream.send(stored(20, parent=9))
+    assert stream.feed.orphans == 1
+    stream.send(CLEARED, stored(1))
+    assert stream.feed.complete
+
+
+def test_orphans_refused_at_the_bound() -> None:
+    """What does not fit is not held."""
+    stream = Stream(limit_bytes=500, block_size=16)
+    stream.send(stored(2, 3, 4, parent=1))
+    stream.send(stored(1))
+    assert stream.owner.blocks == stream.held(1, 2, 3, 4) == 2
+
+
+def test_a_doubt_forgets_copies() -> None:
+    """Removals were missed perhaps: one more ends it."""
+    stream = Stream()
+    stream.send(stored(1), stored(1), stored(2, names=(8,)), stored(2, names=(9,)))
+    stream.lose()
+    stream.send(stored(3))
+    stream.send(removed(1), removed(8))
+    assert (stream.held(1), stream.held(2)) == (0, 0)
+
+
+def test_a_block_stored_again_after_a_doubt_has_one_copy() -> None:
+    """Its earlier copy may have been removed unseen."""
+    stream = Stream()
+    stream.send(stored(1, 2))
+    stream.lose()
+    stream.send(stored(2, parent=1))
+    stream.send(removed(2))
+    assert stream.held(1, 2) == 1
+    stream.send(stored(5, names=(1,)))
+    assert (stream.held(1), stream.held(5)) == (0, 1)
+
+
+def test_doubts_pile_up() -> None:
+    """Maps of several doubts are one."""
+    stream = Stream()
+    stream.send(stored(1, 2, 3))
+    for block in (4, 5):
+        stream.lose()
+        stream.send(stored(block))
+    stream.lose()
+    stream.send(*(stored(100 + n) for n in range(10)))
+    stream.lose()
+    stream.send(stored(6, parent=3))
+    assert stream.held(1, 2, 3, 6) == 4
+    stream.send(*(removed(n) for n in (6, 3, 2, 1, 4, 5, *range(100, 110))))
+    assert stream.owner.blocks == 0
+
+
+def test_large_caches_are_cleared_without_a_walk() -> None:
+    """The maps are given back in slices later."""
+    stream = Stream()
+    stream.send(stored(*range(1, 10_001)), stored(20_000, medium="CPU"))
+    stream.send(CLEARED)
+    assert stream.owner.blocks == 0
+    stream.send(stored(1, 2))
+    for _ in range(5):
+        stream.feed.tick()
+    assert stream.held(1, 2) == 2
+    while stream.indexes.sweep(1000):
+        pass
+    assert stream.index.blocks == 2
+
+
+def test_small_caches_leave_nothing_to_sweep() -> None:
+    """Clearing again and again costs the index nothing."""
+    stream = Stream()
+    for _ in range(2000):
+        stream.send(stored(1, 2), stored(3, medium="CPU"), CLEARED)
+    assert stream.index.blocks == 0
+    assert stream.index.add_owner("next").gpu < 1 << 8
+
+
+def test_orphans_inside_a_run() -> None:
+    """A block that waited and then comes with its parent is one copy, or two."""
+    stream = Stream()
+    stream.send(stored(2, parent=1), stored(3, parent=2), stored(33, parent=2))
+    stream.send(stored(1, 2, 3))
+    assert (stream.held(1, 2, 3), stream.held(1, 2, 33)) == (3, 3)
+    stream.send(removed(33), removed(3))
+    assert stream.held(1, 2, 3) == 2
+    stream.send(stored(5, parent=4), stored(4, 5, parent=2), removed(5))
+    assert stream.held(1, 2, 4, 5) == 4
+
+
+def test_a_run_refused_while_orphans_wait() -> None:
+    """All that follows the first refused block is refused."""
+    stream = Stream(limit_bytes=500, block_size=16)
+    stream.send(stored(9, parent=8))
+    stream.send(stored(1, 2, 3, 4))
+    assert stream.owner.blocks == 2
+    assert stream.feed.counters.refused == 2
+
+
+def test_a_run_partly_known_is_refused_at_the_bound() -> None:
+    """What is known is noted, the first new block ends it."""
+    stream = Stream(limit_bytes=500, block_size=16)
+    stream.send(stored(1, 2))
+    stream.send(stored(1, 2, 3, 4))
+    assert (stream.owner.blocks, stream.feed.counters.refused) == (2, 2)
