@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import re
 import signal
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -80,6 +81,7 @@ async def _demo(arguments: argparse.Namespace, scale: Scale) -> int:
     assert me is not None  # noqa: S101 - this is a task
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop(stopped, me))
+    _check_port(arguments.port)
     fleet = Fleet()
     try:
         await _compare(fleet, arguments, scale)
@@ -92,6 +94,17 @@ async def _demo(arguments: argparse.Namespace, scale: Scale) -> int:
     finally:
         await fleet.stop()
     return STOPPED_STATUS if stopped.is_set() and arguments.exit else 0
+
+
+def _check_port(port: int) -> None:
+    """Say at once what the gateway would say only when all workers run. StartFailed."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise StartFailed(f"--port {port}: {reason}") from None
 
 
 def _stop(stopped: asyncio.Event, task: "asyncio.Task[object]") -> Callable[[], None]:

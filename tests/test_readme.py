@@ -1,0 +1,112 @@
+"""What the documents tell people to type works, and what they say of options is so."""
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from gateway.cli import SIMULATED, parser
+from gateway.config import Config
+from gateway.handlers import Handlers
+from gateway.options import options_of, read
+from gateway.readme import with_options
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
+
+
+def _commands() -> Iterator[tuple[str, str]]:
+    """(document, command) of code blocks and of `code` in text."""
+    for document in DOCUMENTS:
+        text = document.read_text().replace("\\\n", " ")
+        blocks = re.findall(r"^(?:    |\$ )(.+)$", text, re.MULTILINE)
+        fenced = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        inline = re.findall(r"`([^`\n]+)`", text)
+        for line in [*blocks, *"\n".join(fenced).splitlines(), *inline]:
+            for command in re.split(r"&&|\|\s", line):
+                yield document.name, command.strip().removeprefix("$ ")
+
+
+COMMANDS = sorted(set(_commands()))
+
+
+def commands(*programs: str) -> list[tuple[str, str]]:
+    """The documents' commands that begin with one of these words."""
+    return [
+        (d, c) for d, c in COMMANDS if c.startswith(tuple(p + " " for p in programs))
+    ]
+
+
+def test_option_table_is_of_today() -> None:
+    """`python -m gateway.readme` would change nothing."""
+    text = (ROOT / "README.md").read_text()
+    assert with_options(text) == text
+    assert all(f"`{declared.flag}" in text for declared in options_of(Config))
+
+
+def test_the_readme_opens_with_the_two_commands() -> None:
+    """What to type first is on the first screen."""
+    opening = (ROOT / "README.md").read_text().splitlines()[:12]
+    assert "    make demo" in opening
+    assert "    make test" in opening
+
+
+@pytest.mark.parametrize(("document", "command"), commands("kv-gateway"))
+def test_kv_gateway_commands(document: str, command: str) -> None:
+    """Every command line of ours is taken by the parser and the configuration."""
+    words = shlex.split(command.split("   ")[0])[1:]
+    if words[0].startswith("-"):
+        words.insert(0, "serve")
+    if any(word in ("...", "NAME", "COMMAND") for word in words):
+        pytest.skip("a form, not a command")
+    arguments = parser(words[0]).parse_args(words)
+    if words[0] not in SIMULATED:
+        assert read(Config, arguments, {}).workers
+
+
+@pytest.mark.parametrize(("document", "command"), commands("make"))
+def test_make_targets(document: str, command: str) -> None:
+    """Every make target that is named is there."""
+    makefile = (ROOT / "Makefile").read_text()
+    for word in shlex.split(command.split("   ")[0])[1:]:
+        if "=" not in word:
+            assert re.search(rf"^{re.escape(word)}:", makefile, re.MULTILINE), word
+
+
+def test_options_named_in_text() -> None:
+    """Every `--option` in the documents is one of ours, or the engine's."""
+    others = {"--enable-prompt-tokens-details", "--kv-events-config"}  # vLLM's
+    ours = {flag for flags in map(_flags, ("serve", *SIMULATED)) for flag in flags}
+    for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        named = set(re.findall(r"`(--[a-z][a-z-]+)", document.read_text()))
+        assert named - ours - others == set()
+
+
+def _flags(command: str) -> set[str]:
+    top = parser(command)
+    (commands_of,) = [
+        action for action in top._actions
+        if isinstance(action, argparse._SubParsersAction)
+    ]  # fmt: skip
+    sub = commands_of.choices[command]
+    return {flag for action in sub._actions for flag in action.option_strings}
+
+
+def test_links_lead_somewhere() -> None:
+    """Every relative link of a document is a file."""
+    for document in DOCUMENTS:
+        for link in re.findall(r"\]\(([^)#\s]+)", document.read_text()):
+            if not urlsplit(link).scheme:
+                assert (document.parent / link).exists(), f"{document.name}: {link}"
+
+
+def test_named_routes_are_there() -> None:
+    """The routes that the README lists are routes of ours."""
+    source = Path(Handlers.add_to.__code__.co_filename).read_text()
+    text = (ROOT / "README.md").read_text()
+    for path in re.findall(r"`(?:GET|POST) (/\S+?)`", text):
+        assert f'"{path}"' in source, path
