@@ -24,6 +24,7 @@ from gateway.metrics import Metrics
 from gateway.models import Renderers
 from gateway.monitor import Monitor
 from gateway.proxy import Proxy
+from gateway.relay import STALL_S
 from gateway.rendering import RenderPool
 from gateway.upstream import Upstreams
 from kvindex.index import Indexes
@@ -59,6 +60,30 @@ class Gateway:
             on_match=self.metrics.match_seconds.observe,
         )
         self.accounts = Accounts(self.metrics)
+        self._sockets = EventSockets()
+        self.monitor = Monitor(
+            config,
+            self.pool,
+            self.indexes,
+            self.renderers,
+            self._sockets,
+            self._may_load,
+        )
+        self.admin = Admin(
+            pool=self.pool,
+            indexes=self.indexes,
+            router=self.router,
+            monitor=self.monitor,
+            accounts=self.accounts,
+        )
+        self._render_pool = RenderPool(
+            threads=config.render_threads,
+            queue=config.render_queue,
+            deadline=config.render_deadline,
+            max_bytes=config.max_render_bytes,
+            metrics=self.metrics,
+        )
+        self.metrics.watch(Gauges(self.pool, self.indexes).read)
         self._was_ready = False
         self._first_round_over = False
 
@@ -78,12 +103,9 @@ class Gateway:
 
     async def _start(self) -> web.Application:
         config, stack = self.config, self._stack
+        stack.callback(self._render_pool.close)
+        stack.callback(self._sockets.close)
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        sockets = EventSockets()
-        stack.callback(sockets.close)
-        self.monitor = Monitor(
-            config, self.pool, self.indexes, self.renderers, sockets, self._may_load
-        )
         self.upstreams = Upstreams(
             timeouts=Timeouts(
                 connect_s=config.connect_timeout,
@@ -94,16 +116,8 @@ class Gateway:
         stack.push_async_callback(self.upstreams.close)
         await self.monitor.first_round(session, FIRST_ROUND_S)
         self._first_round_over = True
-        self.admin = Admin(
-            pool=self.pool,
-            indexes=self.indexes,
-            router=self.router,
-            monitor=self.monitor,
-            accounts=self.accounts,
-        )
-        self.metrics.watch(Gauges(self.pool, self.indexes).read)
         await stack.enter_async_context(_running(self._background(session)))
-        return self._application()
+        return self.application(self.upstreams)
 
     async def _background(self, session: aiohttp.ClientSession) -> None:
         housekeeping = Housekeeping(self.pool, self.indexes, self.metrics)
@@ -124,32 +138,29 @@ class Gateway:
                 self.metrics.errors.labels("background").inc()
             await asyncio.sleep(AFTER_FAULT_S)
 
-    def _application(self) -> web.Application:
-        config = self.config
-        render_pool = RenderPool(
-            threads=config.render_threads,
-            queue=config.render_queue,
-            deadline=config.render_deadline,
-            max_bytes=config.max_render_bytes,
+    def application(
+        self, upstreams: Upstreams, *, stall_s: float = STALL_S
+    ) -> web.Application:
+        """The routes, with `upstreams` to send by; nothing is started."""
+        describer = Describer(
+            pool=self.pool,
+            renderers=self.renderers,
+            render_pool=self._render_pool,
             metrics=self.metrics,
+            render=self.config.render != "never",
         )
-        self._stack.callback(render_pool.close)
+        proxy = Proxy(
+            router=self.router,
+            upstreams=upstreams,
+            accounts=self.accounts,
+            metrics=self.metrics,
+            client_rank=self.config.client_rank,
+            stall_s=stall_s,
+        )
         handlers = Handlers(
-            config=config,
-            describer=Describer(
-                pool=self.pool,
-                renderers=self.renderers,
-                render_pool=render_pool,
-                metrics=self.metrics,
-                render=config.render != "never",
-            ),
-            proxy=Proxy(
-                router=self.router,
-                upstreams=self.upstreams,
-                accounts=self.accounts,
-                metrics=self.metrics,
-                client_rank=config.client_rank,
-            ),
+            config=self.config,
+            describer=describer,
+            proxy=proxy,
             admin=self.admin,
             metrics=self.metrics,
         )

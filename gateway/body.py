@@ -89,11 +89,16 @@ async def _next(content: StreamReader) -> bytes:
 
 def _begin(request: web.Request, max_bytes: int) -> None:
     """Refuse what is announced too large, or ask for what is expected to be asked."""
+    refuse_announced(request, max_bytes)
+    if request.body_exists:
+        _send_continue(request)
+
+
+def refuse_announced(request: web.Request, max_bytes: int) -> None:
+    """Raise BodyTooLarge where the announced length is above `max_bytes`."""
     announced = request.content_length
     if announced is not None and announced > max_bytes:
         raise _too_large(max_bytes)
-    if request.body_exists:
-        _send_continue(request)
 
 
 def _too_large(max_bytes: int) -> BodyTooLarge:

@@ -30,10 +30,12 @@ class EventSockets:
     """Makes the SUB sockets of all feeds, in one ZMQ context."""
 
     def __init__(self) -> None:
-        self._context = zmq.asyncio.Context()
+        self._context: zmq.asyncio.Context | None = None
 
     def close(self) -> None:
-        self._context.destroy(linger=0)
+        """Close every socket."""
+        if self._context is not None:
+            self._context.destroy(linger=0)
 
     async def follow(
         self, feed: Feed, endpoint: str, on_change: Callable[[], None]
@@ -44,6 +46,8 @@ class EventSockets:
         to look whether the worker is still the same process. Raises zmq.ZMQError for
         an endpoint ZMQ cannot connect to.
         """
+        if self._context is None:
+            self._context = zmq.asyncio.Context()
         socket = self._context.socket(zmq.SUB)
         try:
             self._prepare(socket)

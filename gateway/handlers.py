@@ -76,6 +76,8 @@ class Handlers:
         routes += [("GET", path, *rest) for path, rest in get.items()]
         for method, path, handler, endpoint in routes:
             self._add(app, method, path, handler, endpoint)
+            if method == "GET":
+                self._add(app, "HEAD", path, handler, endpoint)
             self._add(app, "*", path, _wrong_method(method), endpoint)
         self._add(app, "*", "/{path:.*}", self._other, OTHER)
 
@@ -169,6 +171,7 @@ class Handlers:
             outgoing = _outgoing(request, identity, OTHER, body, len(body), begun)
         else:
             peeked = Peeked()
+            bodies.refuse_announced(request, limit)  # before a worker hears of it
             stream = bodies.stream(request, limit) if length != 0 else b""
             outgoing = _outgoing(request, identity, OTHER, stream, length, begun)
         route = self._describer.unrendered(outgoing.length or 0, peeked, OTHER_ENDPOINT)

@@ -17,7 +17,7 @@ from gateway.errors import ConnectFailed, GatewayError, NoWorker, StaleConnectio
 from gateway.headers import RawHeaders, first, to_worker
 from gateway.metrics import Metrics
 from gateway.origin import Origin
-from gateway.relay import relay
+from gateway.relay import STALL_S, relay
 from gateway.upstream import UpstreamRequest, Upstreams
 from gateway.upstream_response import UpstreamResponse
 from router import pool
@@ -80,12 +80,15 @@ class Proxy:
         accounts: Accounts,
         metrics: Metrics,
         client_rank: bool,
+        stall_s: float = STALL_S,
     ) -> None:
+        """`stall_s`: a client that takes nothing for so long is given up."""
         self._router = router
         self._upstreams = upstreams
         self._accounts = accounts
         self._metrics = metrics
         self._client_rank = client_rank
+        self._stall_s = stall_s
         self._origins: dict[str, Origin] = {}
 
     async def forward(
@@ -102,6 +105,7 @@ class Proxy:
                 attempt.response,
                 request_id=outgoing.request_id,
                 observer=account,
+                stall_s=self._stall_s,
             )
             account.ended(response.error)
             return response

@@ -224,13 +224,17 @@ class RawClient(AbstractAsyncContextManager["RawClient"]):
         await self.writer.drain()
 
     async def post(
-        self, body: bytes, *headers: bytes, path: bytes = b"/v1/chat/completions"
+        self,
+        body: bytes,
+        *headers: bytes,
+        path: bytes = b"/v1/chat/completions",
+        kind: bytes = b"application/json",
     ) -> None:
         """Send a POST with a length."""
         lines = [
             b"POST %b HTTP/1.1" % path,
             b"Host: gateway",
-            b"Content-Type: application/json",
+            b"Content-Type: %b" % kind,
             *headers,
             b"Content-Length: %d" % len(body),
         ]

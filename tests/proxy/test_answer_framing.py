@@ -113,7 +113,7 @@ async def test_head_request(gateway_for: GatewayFor) -> None:
         RawClient(gateway.port) as client,
     ):
         for _ in range(2):
-            await client.send(b"HEAD /v1/models HTTP/1.1\r\nHost: g\r\n\r\n")
+            await client.send(b"HEAD /v1/files/f HTTP/1.1\r\nHost: g\r\n\r\n")
             assert b"Content-Length: 1000\r\n" in await client.head()
     assert len(worker.requests) == 2
 

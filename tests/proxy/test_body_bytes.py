@@ -31,7 +31,8 @@ async def test_body_is_untouched(gateway_for: GatewayFor, body: bytes) -> None:
         await client.post(body)
         await client.answer()
         await client.send(
-            b"POST /v1/x HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"POST /v1/completions HTTP/1.1\r\nHost: g\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
         )
         for start in range(0, len(body), 1_000_000):
             piece = body[start : start + 1_000_000]

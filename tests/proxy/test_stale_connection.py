@@ -128,7 +128,7 @@ async def test_a_streamed_body_is_not_sent_twice(gateway_for: GatewayFor) -> Non
     ):
         await client.post(CHAT)
         await client.answer()
-        await client.post(b"abc", path=b"/v1/files")
+        await client.post(b"abc", path=b"/v1/files", kind=b"text/plain")
         head, _ = await client.answer()
         assert head.startswith(b"HTTP/1.1 502 ")
         error = gateway.watches[1].error
