@@ -25,10 +25,12 @@ _OVERLAP = 4
 class _Run:
     """One request's blocks; those before `end` are still in the line."""
 
-    __slots__ = ("end", "hashes", "spoken_at")
+    __slots__ = ("end", "hashes", "known", "spoken_at")
 
-    def __init__(self, hashes: Sequence[int]) -> None:
+    def __init__(self, hashes: Sequence[int], known: int) -> None:
         self.hashes = hashes
+        self.known = known
+        """Leading blocks that were noted before it."""
         self.end = len(hashes)
         self.spoken_at = math.inf
 
@@ -64,7 +66,7 @@ class History:
 
         `hashes` is kept; do not change it afterwards.
         """
-        run = _Run(hashes[: self.capacity_blocks])
+        run = _Run(hashes[: self.capacity_blocks], self.held(hashes, live=False))
         if not run.end:
             return
         for block_hash in run.hashes:
@@ -73,6 +75,22 @@ class History:
         self._in_line += run.end
         self._evict()
 
+    def withdraw(self, hashes: Sequence[int]) -> None:
+        """The last request with these blocks never came to the owner's cache.
+
+        Forgets the blocks that it alone noted; nothing where a later request has
+        touched its last block.
+        """
+        run = self._run_of.get(hashes[-1]) if hashes else None
+        if run is None or len(run.hashes) != len(hashes) or run.known >= run.end:
+            return
+        for block_hash in run.hashes[run.known : run.end]:
+            if self._run_of.get(block_hash) is run:
+                del self._run_of[block_hash]
+                self._strikes.pop(block_hash, None)
+        self._in_line -= run.end - run.known
+        run.end = run.known
+
     def _evict(self) -> None:
         """Back to the bound, of blocks and of the line (many runs share blocks)."""
         while (
@@ -80,6 +98,9 @@ class History:
             or self._in_line > _OVERLAP * self.capacity_blocks
         ):
             oldest = self._runs[0]
+            if not oldest.end:  # withdrawn
+                self._runs.popleft()
+                continue
             oldest.end -= 1
             self._in_line -= 1
             block_hash = oldest.hashes[oldest.end]

@@ -95,6 +95,12 @@ class Knowledge:
             if len(self._sent_at) > _IN_FLIGHT:
                 self._sent_at.popitem(last=False)
 
+    def unsent(self, hashes: Sequence[int]) -> None:
+        """The request never came to the owner's cache: no connection, or refused."""
+        if hashes:
+            self._sent_at.pop(hashes[-1], None)
+            self.history.withdraw(hashes)
+
     def first_token(self, hashes: Sequence[int]) -> None:
         """The request's prompt is computed: its events are on their way."""
         self.history.spoken_for(hashes, SPOKEN_AFTER_S)

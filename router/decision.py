@@ -20,6 +20,9 @@ from router.worker import Worker, WorkerId
 WORKER_FAULTS = frozenset({"connect", "reset"})
 """Kinds of failure that speak against the worker."""
 
+NEVER_COMPUTED = frozenset({"connect", "stale", "busy", "status"})
+"""Kinds of failure after which the prompt cannot be in the worker's cache."""
+
 BUSY_STATUSES = frozenset({429, 503})
 
 
@@ -182,12 +185,22 @@ class Decision:
         before = self._life
         if self._reach(Life.ended):
             self._booking.release()
-            if before is Life.sent:
+            if before is Life.sent and kind in NEVER_COMPUTED:
+                self._take_back()
+            elif before is Life.sent:
                 self._tell_memory(None, computed=False)
             elif before is Life.first_token:
                 self._tell_memory(None, streamed=True)
             if kind in WORKER_FAULTS:
                 self._pool.connect_failed(self.worker, kind)
+
+    def _take_back(self) -> None:
+        if self.memory is None or self.rendering is None:
+            return
+        if isinstance(self.memory, Knowledge):
+            self.memory.unsent(self.rendering.hashes)
+        else:
+            self.memory.withdraw(self.rendering.hashes)
 
     def _compare(self, usage: Usage) -> Outcome:
         prompt_tokens = usage.prompt_tokens or self.prompt_tokens

@@ -140,6 +140,43 @@ def test_shared_prefixes_do_not_grow_the_line() -> None:
     assert past.held(list(range(40)), live=False) == 40
 
 
+def test_a_withdrawn_request_leaves_what_was_there_before() -> None:
+    """What an earlier request noted stays; what only this one noted goes."""
+    past, _ = history()
+    past.sent([1, 2])
+    past.sent([1, 2, 3, 4])
+    past.withdraw([1, 2, 3, 4])
+    assert past.held([1, 2, 3, 4], live=False) == 2
+    assert len(past) == 2
+    past.sent([5, 6])
+    past.withdraw([5, 6])
+    assert (past.held([5, 6], live=False), len(past)) == (0, 2)
+
+
+def test_a_withdrawn_request_that_others_followed_stays() -> None:
+    """A later request with the same last block has taken its place."""
+    past, _ = history()
+    past.sent([1, 2])
+    past.sent([1, 2, 3])
+    past.withdraw([1, 2])
+    past.withdraw([])
+    past.withdraw([9])
+    assert past.held([1, 2, 3], live=False) == 3
+
+
+def test_withdrawn_requests_leave_the_line() -> None:
+    """A worker that refuses everything costs no memory."""
+    past, _ = history(capacity=4)
+    for turn in range(0, 100, 2):
+        past.sent([turn, turn + 1])
+        past.withdraw([turn, turn + 1])
+        past.withdraw([turn, turn + 1])
+    assert len(past) == 0
+    past.sent([1, 2, 3, 4])
+    past.sent([5, 6])
+    assert (len(past), len(past._runs)) == (4, 2)
+
+
 PROMPTS = st.lists(
     st.lists(st.integers(0, 2), min_size=1, max_size=6).map(
         lambda path: [hash(tuple(path[: i + 1])) for i in range(len(path))]

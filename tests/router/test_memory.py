@@ -193,3 +193,45 @@ def test_what_has_no_content_goes_by_size_alone() -> None:
     decision.finished(Usage(prompt_tokens=9, cached_tokens=9))
     assert decision.outcome is not None
     assert decision.outcome.estimated
+
+
+@pytest.mark.parametrize("kind", ["connect", "stale", "busy", "status"])
+def test_a_request_that_was_refused_is_not_expected_there(kind: str) -> None:
+    """No connection, or an error: its blocks are not in that worker's cache."""
+    fleet = Fleet(2, events=False)
+    request = fleet.request(prompt(1, 400))
+    refused = fleet.router.decide(request)
+    refused.sent()
+    refused.failed(kind)
+    fleet.clock += 5  # the end of any back-off
+    rows = fleet.router.explain(request).workers
+    assert {row.history_tokens for row in rows} == {0}
+
+
+@pytest.mark.parametrize("kind", ["client", "reset", "timeout"])
+def test_a_request_that_may_have_been_computed_is(kind: str) -> None:
+    """The answer did not come whole, the prefill may have been done."""
+    fleet = Fleet(1, events=False)
+    request = fleet.request(prompt(1, 401))
+    left = fleet.router.decide(request)
+    left.sent()
+    left.failed(kind)
+    assert fleet.router.explain(request).workers[0].history_tokens == 400
+
+
+def test_refused_raw_content_is_not_expected_either() -> None:
+    """The table of unrendered requests is taken back in the same way."""
+    fleet = Fleet(2, events=False)
+    content = Rendering(
+        profile="content",
+        block_size=16,
+        hashes=list(range(10)),
+        token_count=161,
+        estimated=True,
+    )
+    request = RouteRequest(model="qwen", content=content, not_rendered="no_model")
+    refused = fleet.router.decide(request)
+    refused.sent()
+    refused.failed("busy")
+    rows = fleet.router.explain(request).workers
+    assert {row.history_tokens for row in rows} == {0}
