@@ -49,6 +49,7 @@ class EventSockets:
         if self._context is None:
             self._context = zmq.asyncio.Context()
         socket = self._context.socket(zmq.SUB)
+        changes: zmq.asyncio.Socket | None = None
         try:
             self._prepare(socket)
             changes = socket.get_monitor_socket(
@@ -60,6 +61,8 @@ class EventSockets:
                 tasks.create_task(self._watch(changes, feed, on_change))
         finally:
             socket.disable_monitor()
+            if changes is not None:
+                changes.close(linger=0)
             socket.close(linger=0)
 
     def _prepare(self, socket: zmq.asyncio.Socket) -> None:

@@ -24,10 +24,16 @@ TINY = Scale(
 REQUESTS = request_count(generate(TINY.seed, TINY.sessions, TINY.shape))
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the model is unpacked, once."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model is unpacked here, not in the user's cache."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def _use_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's own cache is left alone."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
 
 
 def demo(*words: str, scale: Scale = TINY) -> int:

@@ -33,7 +33,7 @@ async def test_start_and_stop(fleet: Fleet) -> None:
         assert os.listdir(logs) == ["gateway.log"]
         await fleet.stop()
         assert process.returncode == 0
-        assert not os.path.lexists(logs)
+        assert not os.path.lexists(logs)  # noqa: ASYNC240
         with pytest.raises(aiohttp.ClientConnectorError):
             await client.get(url + "/health")
 
