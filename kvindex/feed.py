@@ -59,6 +59,7 @@ class Feed:
         block_size: int | None = None,
         on_change: Callable[["Feed"], None] | None = None,
         on_restart: Callable[[], None] | None = None,
+        on_gone: Callable[[int], None] | None = None,
         has_source: bool = True,
         decode: Callable[[bytes], EventBatch] = vllm.decode_batch,
     ) -> None:
@@ -66,7 +67,8 @@ class Feed:
 
         `on_change` is called after each change of state, reason, completeness or block
         size; `on_restart` whenever the worker's cache is known to be empty: after a
-        restart, and when it cleared all blocks.
+        restart, and when it cleared all blocks; `on_gone` with each block's own hash
+        that left all its media.
         """
         self.key = key
         self.settings = settings or FeedSettings()
@@ -89,6 +91,7 @@ class Feed:
             key=key,
             counters=self.counters,
             orphan_blocks=self.settings.orphan_blocks,
+            on_gone=on_gone,
         )
         self._sequence = SequenceCheck()
         self._last_batch_at: float | None = None

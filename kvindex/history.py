@@ -84,12 +84,24 @@ class History:
         run = self._run_of.get(hashes[-1]) if hashes else None
         if run is None or len(run.hashes) != len(hashes) or run.known >= run.end:
             return
-        for block_hash in run.hashes[run.known : run.end]:
+        self._cut(run, run.known)
+
+    def gone(self, block_hash: int) -> None:
+        """The owner says it no longer holds this block: what lies behind it goes too."""
+        run = self._run_of.get(block_hash)
+        if run is not None:
+            # Engines free the deepest first, so it is near the end.
+            backwards = range(run.end - 1, -1, -1)
+            self._cut(run, next(p for p in backwards if run.hashes[p] == block_hash))
+
+    def _cut(self, run: _Run, keep: int) -> None:
+        """Forget a run's blocks from `keep` on, but those a later run has touched."""
+        for block_hash in run.hashes[keep : run.end]:
             if self._run_of.get(block_hash) is run:
                 del self._run_of[block_hash]
                 self._strikes.pop(block_hash, None)
-        self._in_line -= run.end - run.known
-        run.end = run.known
+        self._in_line -= run.end - keep
+        run.end = keep
 
     def _evict(self) -> None:
         """Back to the bound, of blocks and of the line (many runs share blocks)."""

@@ -5,7 +5,7 @@ Not here: sequence numbers and states (`feed.py`).
 """
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from kvindex.counters import Counters, count
 from kvindex.engine_blocks import refusal
@@ -34,6 +34,7 @@ class Intake:
         key: Hashable,
         counters: Counters,
         orphan_blocks: int,
+        on_gone: Callable[[int], None] | None,
     ) -> None:
         self.holder: Holder | None = None
         self._model = model
@@ -41,6 +42,7 @@ class Intake:
         self._key = key
         self._counters = counters
         self._orphan_blocks = orphan_blocks
+        self._on_gone = on_gone
         self._other_size = 0
         self._other_times = 0
         self._resizes = 0
@@ -85,7 +87,7 @@ class Intake:
         """Index blocks of `size` tokens from now on; those of another are dropped."""
         changed = self.holder is not None
         self.retire()
-        shelf = shelf_for(self._indexes, self._model, self._key, size)
+        shelf = shelf_for(self._indexes, self._model, self._key, size, self._on_gone)
         self.holder = Holder(
             model=self._model,
             page_size=size,

@@ -84,6 +84,7 @@ class Knowledge:
             has_source=has_source,
             on_change=on_change,
             on_restart=history.clear,
+            on_gone=history.gone,
         )
         return cls(feed=feed, history=history, clock=clock)
 

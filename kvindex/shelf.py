@@ -4,7 +4,7 @@ A `Shelf` is what a `Holder` writes to. `BlockShelf` is for engines whose blocks
 indexed as they are, `pages.PageShelf` for those that cut smaller ones.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from kvindex.index import Indexes, PrefixIndex
@@ -45,9 +45,16 @@ class Shelf(Protocol):
 class BlockShelf:
     """Blocks go to the index as the engine cuts them."""
 
-    def __init__(self, index: PrefixIndex, owner: Owner) -> None:
+    def __init__(
+        self,
+        index: PrefixIndex,
+        owner: Owner,
+        on_gone: Callable[[int], None] | None = None,
+    ) -> None:
+        """`on_gone` is told of each block that is in no medium any more."""
         self.index = index
         self.owner = owner
+        self._on_gone = on_gone
 
     def prepare(
         self,
@@ -65,6 +72,8 @@ class BlockShelf:
     def remove(self, own: int, *, on_gpu: bool) -> None:
         """The block is gone from this medium."""
         self.index.remove(self.owner, own, on_gpu=on_gpu)
+        if self._on_gone is not None and not self.index.holds(self.owner, own):
+            self._on_gone(own)
 
     def drop_suspect(self, own: int) -> bool:
         """Drop the block if it is in doubt; True where it is not held now."""
@@ -75,11 +84,20 @@ class BlockShelf:
         self.index.clear(self.owner)
 
 
-def shelf_for(indexes: Indexes, model: str, key: Hashable, page_size: int) -> Shelf:
-    """A new owner's shelf in the index of its model and block size."""
+def shelf_for(
+    indexes: Indexes,
+    model: str,
+    key: Hashable,
+    page_size: int,
+    on_gone: Callable[[int], None] | None = None,
+) -> Shelf:
+    """A new owner's shelf in the index of its model and block size.
+
+    `on_gone` is not told of pages that are collected into larger blocks.
+    """
     size = indexed_size(page_size)
     index = indexes.get(model, size)
     if size == page_size:
-        return BlockShelf(index, index.add_owner(key))
+        return BlockShelf(index, index.add_owner(key), on_gone)
     owner = index.add_owner(key, holding_bytes=holding_bytes(page_size))
     return PageShelf(index, owner, page_size)

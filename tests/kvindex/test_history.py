@@ -209,3 +209,22 @@ def test_it_is_an_lru_of_prefixes(prompts: list[list[int]], capacity: int) -> No
                 leading += 1
             assert past.held(other, live=False) == leading
         assert len(past) == len(order)
+
+
+@given(PROMPTS, st.data())
+def test_what_is_gone_ends_each_prompt(
+    prompts: list[list[int]], data: st.DataObject
+) -> None:
+    """A block the owner gave up is not counted, nor is what was noted behind it."""
+    past, _ = history(capacity=1_000)
+    for prompt in prompts:
+        past.sent(prompt)
+    for prompt in prompts:
+        at = data.draw(st.integers(0, len(prompt) - 1))
+        past.gone(prompt[at])
+        assert past.held(prompt, live=False) <= at
+        past.gone(prompt[at])
+    assert past._in_line == sum(run.end for run in past._runs)
+    for prompt in prompts:
+        past.sent(prompt)
+        assert past.held(prompt, live=False) == len(prompt)

@@ -266,3 +266,26 @@ def test_the_last_block_of_an_aligned_prompt_is_not_contradicted() -> None:
             matchable=2,
         )
     assert credits([worker], own(1, 2, 3, 4))[0].blocks == 3
+
+
+def test_a_removal_ends_what_history_guessed() -> None:
+    """A late joiner counts history for long, but the worker's own word counts more."""
+    world = World()
+    worker = world.worker()
+    worker.sent(own(1, 2, 3))
+    worker.feed.receive(7, payload(stored(1, 2, 3)))
+    assert not worker.feed.complete
+    assert credits([worker], own(1, 2, 3))[0].blocks == 3
+    worker.feed.receive(8, payload(removed(3), removed(2)))
+    assert credits([worker], own(1, 2, 3))[0].blocks == 1
+    worker.sent(own(1, 2, 3))
+    assert credits([worker], own(1, 2, 3))[0].blocks == 3
+
+
+def test_a_removal_of_one_of_two_copies_ends_nothing() -> None:
+    """The block is still there."""
+    world = World()
+    worker = world.worker()
+    worker.sent(own(1, 2))
+    worker.feed.receive(7, payload(stored(1, 2), stored(2, parent=1), removed(2)))
+    assert credits([worker], own(1, 2))[0].blocks == 2
