@@ -87,7 +87,7 @@ class History:
         self._cut(run, run.known)
 
     def gone(self, block_hash: int) -> None:
-        """The owner says it no longer holds this block: what lies behind it goes too."""
+        """The owner says it no longer holds this block: what is behind it goes too."""
         run = self._run_of.get(block_hash)
         if run is not None:
             # Engines free the deepest first, so it is near the end.
