@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
+import msgspec
+
 from gateway.errors import (
     ClientGone,
     ConnectFailed,
@@ -23,6 +25,7 @@ from gateway.relay import is_event_stream
 from gateway.upstream_response import UpstreamResponse
 from gateway.usage import UsageScanner
 from router.decision import Decision, Outcome
+from router.request import Usage
 
 _KINDS: tuple[tuple[type[GatewayError], str], ...] = (
     (ConnectFailed, "connect"),
@@ -65,9 +68,15 @@ class Accounts:
         self.predicted: dict[str, int] = {}
         self.delivered: dict[str, int] = {}
 
-    def open(self, decision: Decision, begun: float) -> "Account":
-        """The account of a decision about to be sent; `begun` is when it came."""
-        return Account(self, decision, begun)
+    def open(
+        self, decision: Decision, begun: float, *, comparable: bool = True
+    ) -> "Account":
+        """The account of a decision about to be sent; `begun` is when it came.
+
+        Not `comparable` are the cached tokens of several prompts: engines report those
+        of one of them, or of all. They are taken as not reported.
+        """
+        return Account(self, decision, begun, comparable=comparable)
 
     def settle(self, url: str, outcome: Outcome) -> None:
         """Count a finished request."""
@@ -92,10 +101,18 @@ class Accounts:
 class Account:
     """One exchange. It is the relay's observer."""
 
-    def __init__(self, accounts: Accounts, decision: Decision, begun: float) -> None:
+    def __init__(
+        self,
+        accounts: Accounts,
+        decision: Decision,
+        begun: float,
+        *,
+        comparable: bool,
+    ) -> None:
         self._accounts = accounts
         self._decision = decision
         self._begun = begun
+        self._comparable = comparable
         self._usage = UsageScanner()
         self._status = 0
         self._streams = False
@@ -136,10 +153,16 @@ class Account:
             self.failed("status")
         elif not self._over:
             self._over = True
-            self._decision.finished(self._usage.usage)
+            self._decision.finished(self._reported())
             if self._decision.outcome is not None:
                 url = self._decision.worker.url
                 self._accounts.settle(url, self._decision.outcome)
+
+    def _reported(self) -> Usage | None:
+        usage = self._usage.usage
+        if usage is None or self._comparable:
+            return usage
+        return msgspec.structs.replace(usage, cached_tokens=None)
 
     def failed(self, kind: str) -> None:
         """The exchange brought no whole answer; after the end this changes nothing."""

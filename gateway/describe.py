@@ -64,11 +64,13 @@ class Describer:
         namespace = self._pool.resolve(peeked.model, peeked.cache_salt)
         begun = time.perf_counter()
         try:
-            rendered = await self._rendered(body, peeked, namespace, chat=chat)
+            prompts = await self._rendered(body, peeked, namespace, chat=chat)
         except NotRendered as reason:
             if counted and reason.reason == LATE:
                 self._metrics.render_seconds.observe(time.perf_counter() - begun)
             return self.unrendered(len(body), peeked, reason.reason)
+        # Several prompts go to one worker: the longest weighs most.
+        rendered = max(prompts, key=len)
         if counted:
             self._metrics.render_seconds.observe(time.perf_counter() - begun)
             self._metrics.template_seconds.observe(rendered.template_s)
@@ -77,6 +79,7 @@ class Describer:
             model=peeked.model,
             renderings=self._blocks(rendered, peeked.model, namespace),
             prompt_tokens=len(rendered),
+            prompts=len(prompts),
             max_tokens=_output_limit(peeked),
             stream=peeked.stream,
         )
@@ -95,19 +98,18 @@ class Describer:
 
     async def _rendered(
         self, body: bytes, peeked: Peeked, namespace: Namespace, *, chat: bool
-    ) -> Rendered:
+    ) -> list[Rendered]:
         if not self._render:
             raise NotRendered(SWITCHED_OFF)
         renderer = self._renderers.find(peeked.model, namespace.model)
         if renderer is None:
             raise NotRendered(NO_MODEL)
         if chat:
-            return await self._render_pool.chat(renderer, body)
+            return [await self._render_pool.chat(renderer, body)]
         prompts = await self._render_pool.completion(renderer, body)
         if not prompts:
             raise NotRendered(NO_PROMPT)
-        # Several prompts go to one worker: the longest weighs most.
-        return max(prompts, key=len)
+        return prompts
 
     def _blocks(
         self, rendered: Rendered, model: str | None, namespace: Namespace

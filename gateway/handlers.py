@@ -140,7 +140,9 @@ class Handlers:
         begun = self._clock()
         body = await bodies.read(request, self._config.max_body)
         route = await self._route(request, body, chat=endpoint == CHAT)
-        outgoing = _outgoing(request, identity, endpoint, body, len(body), begun)
+        outgoing = _outgoing(
+            request, identity, endpoint, body, len(body), begun, route.prompts
+        )
         return await self._forward(request, outgoing, route)
 
     async def _forward(
@@ -236,6 +238,7 @@ def _outgoing(
     body: bytes | AsyncIterator[bytes],
     length: int | None,
     begun: float,
+    prompts: int = 1,
 ) -> Outgoing:
     return Outgoing(
         method=request.method,
@@ -246,6 +249,7 @@ def _outgoing(
         length=length,
         endpoint=endpoint,
         begun=begun,
+        prompts=prompts,
     )
 
 

@@ -45,6 +45,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """The label of metrics."""
     begun: float
     """When the client's request came, by the proxy's clock."""
+    prompts: int = 1
 
     @property
     def repeatable(self) -> bool:
@@ -178,7 +179,9 @@ class Proxy:
 
     async def _attempt(self, outgoing: Outgoing, decision: Decision) -> Attempt:
         """Send to the decision's worker; the head of its answer, or what failed."""
-        account = self._accounts.open(decision, outgoing.begun)
+        account = self._accounts.open(
+            decision, outgoing.begun, comparable=outgoing.prompts == 1
+        )
         origin = self._origin(decision.worker.url)
         try:
             decision.sent()

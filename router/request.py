@@ -42,7 +42,8 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `renderings` maps (profile, block size) to the prompt as those workers see it, and
     is empty where the request was not rendered (`not_rendered` says why); then
-    `content`, pseudo blocks of the raw body, stands in. `prompt_tokens` is the size
+    `content`, pseudo blocks of the raw body, stands in. Of several `prompts` (a list in
+    a completion) the longest is the one described. `prompt_tokens` is the size
     where neither is known, estimated by bytes / 4. `exclude` names the URLs of workers
     already tried. `rank` is a data-parallel rank the client chose; where no worker has
     it, it is the worker's to refuse.
@@ -52,6 +53,7 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     renderings: Mapping[tuple[str, int], Rendering] = {}
     content: Rendering | None = None
     prompt_tokens: int = 0
+    prompts: int = 1
     max_tokens: int | None = None
     stream: bool = False
     not_rendered: str | None = None

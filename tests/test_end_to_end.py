@@ -191,7 +191,10 @@ async def test_completions(
 async def test_several_prompts_go_to_one_worker(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """A list of prompts is one request to one worker, by its longest prompt."""
+    """A list of prompts is one request to one worker, by its longest prompt.
+
+    What is reported as cached is of one of them: there is nothing to compare it with.
+    """
     workers = [await start_worker(WITH_EVENTS) for _ in range(2)]
     gateway = await start_gateway(*workers)
     body = {"model": MODEL, "prompt": ["short", CHAT_TEXT], "max_tokens": 4}
@@ -200,4 +203,5 @@ async def test_several_prompts_go_to_one_worker(
     await settle(gateway, workers)
     second = await gateway.ask("/v1/completions", body)
     assert second.worker == first.worker
-    assert second.cached > 0
+    assert await gateway.metric("unreported_requests_total") == 2
+    assert await gateway.hits() == (0, 0)
