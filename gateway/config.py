@@ -1,6 +1,7 @@
 """The configuration of the front door: one frozen record, each option declared once."""
 
 import os
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -26,10 +27,16 @@ from router.worker import WorkerSpec
 Policy = Literal["kv_cache_aware", "least_loaded", "round_robin", "random"]
 
 
-def _machine_memory() -> int:
-    pages: int = os.sysconf("SC_PHYS_PAGES")
-    page_bytes: int = os.sysconf("SC_PAGE_SIZE")
-    return pages * page_bytes
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def memory_bytes(container_limit: Path = CONTAINER_LIMIT) -> int:
+    """The memory of this machine, or of the container if that may use less."""
+    machine: int = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        return min(machine, int(container_limit.read_text()))
+    except (OSError, ValueError):  # no such file, or "max"
+        return machine
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +87,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             "hard bound of the block index",
             metavar="BYTES",
             parse=size,
-            shown_default="25 % of the machine's memory",
+            shown_default="25 % of the memory of the machine or container",
         ),
-    ] = _machine_memory() // 4
+    ] = memory_bytes() // 4
     offload_weight: Annotated[
         float,
         option(

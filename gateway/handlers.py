@@ -197,7 +197,7 @@ class Handlers:
     async def _exposition(
         self, request: web.Request, identity: bytes
     ) -> web.StreamResponse:
-        return _own(self._metrics.exposition(), identity, CONTENT_TYPE)
+        return _own(await self._metrics.exposition(), identity, CONTENT_TYPE)
 
     async def _workers(
         self, request: web.Request, identity: bytes

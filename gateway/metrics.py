@@ -5,6 +5,7 @@ the index are read when somebody scrapes (see `watch`). No label takes a value a
 chose: endpoints are the gateway's own names, models are those that workers list.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 from prometheus_client import (
@@ -146,9 +147,28 @@ class Metrics:
         """Add metrics that are read at each scrape."""
         self.registry.register(_Reader(read))
 
-    def exposition(self) -> bytes:
-        """The page of `GET /metrics`, in Prometheus' text format."""
-        return generate_latest(self.registry)
+    async def exposition(self) -> bytes:
+        """The page of `GET /metrics`, in Prometheus' text format.
+
+        Written metric by metric: a large fleet's page takes longer than the event loop
+        may be held.
+        """
+        parts = []
+        for metric in self.registry.collect():
+            parts.append(generate_latest(_One(metric)))
+            await asyncio.sleep(0)
+        return b"".join(parts)
+
+
+class _One(CollectorRegistry):
+    """A registry of one metric that was read already."""
+
+    def __init__(self, metric: Metric) -> None:
+        super().__init__()
+        self._metric = metric
+
+    def collect(self) -> Iterable[Metric]:
+        return (self._metric,)
 
 
 class _Reader(Collector):

@@ -1,11 +1,12 @@
 """Options: declared once, read from flags and environment, refused in one line."""
 
 import argparse
+from pathlib import Path
 
 import pytest
 
 from gateway import values
-from gateway.config import Config, worker_specs
+from gateway.config import Config, memory_bytes, worker_specs
 from gateway.errors import ConfigError
 from gateway.options import add_arguments, markdown_table, options_of, read
 from gateway.values import worker_url
@@ -111,6 +112,16 @@ def test_worker_specs_take_their_event_endpoints() -> None:
     first, second = worker_specs(config)
     assert first.kv_events == {0: "tcp://e:1", 1: "tcp://e:2"}
     assert second.kv_events == {}
+
+
+def test_memory_of_a_container(tmp_path: Path) -> None:
+    """A container's limit counts where there is one below the machine's memory."""
+    machine = memory_bytes(tmp_path / "no such file")
+    limit = tmp_path / "memory.max"
+    for text, expected in (("1048576\n", 1 << 20), ("max\n", machine)):
+        limit.write_text(text)
+        assert memory_bytes(limit) == expected
+    assert machine > 1 << 28
 
 
 def test_events_of_an_unknown_worker() -> None:

@@ -44,7 +44,7 @@ async def test_a_blocked_loop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     time.sleep(0.06)  # noqa: ASYNC251 - this is the test
     await asyncio.sleep(0.03)
     task.cancel()
-    page = metrics.exposition().decode()
+    page = (await metrics.exposition()).decode()
     bucket = 'kv_gateway_event_loop_lag_seconds_bucket{le="%s"}'
     count = {
         edge: float(page.split(bucket % edge)[1].split()[0])

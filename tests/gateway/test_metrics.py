@@ -1,12 +1,15 @@
 """The metrics page: every metric is there, means what it says, and stays small."""
 
+import asyncio
 import random
 import re
 from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client.exposition import generate_latest
 
+from gateway.metrics import Metrics
 from tests.running import (
     MODEL,
     WITH_EVENTS,
@@ -163,6 +166,26 @@ async def test_clients_choose_no_label(
     for number in range(1000):
         await odd(number)
     assert set(await gateway.metrics()) == before
+
+
+async def test_a_large_page_is_written_in_pieces() -> None:
+    """Other work goes on between its metrics, and it is the page written at once."""
+    metrics = Metrics()
+    for number in range(300):
+        metrics.prompt_tokens.labels(f"http://w{number}").inc(number)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    page = await metrics.exposition()
+    task.cancel()
+    assert page == generate_latest(metrics.registry)
+    assert turns >= 20
 
 
 async def test_the_page_is_prometheus_text(start_gateway: StartGateway) -> None:
