@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import openai
 import pytest
 
 from simworker.options import SimOptions
@@ -186,6 +187,44 @@ async def test_completions(
     predicted, delivered = await gateway.hits()
     assert predicted == delivered > 0
     assert await gateway.metric("not_rendered_total") == 0
+
+
+async def test_the_openai_client(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """What people's programs use: models, a chat, a stream with usage, an error."""
+    workers = [await start_worker(WITH_EVENTS) for _ in range(2)]
+    gateway = await start_gateway(*workers)
+    async with openai.AsyncOpenAI(
+        base_url=gateway.url + "/v1", api_key="k", max_retries=0
+    ) as client:
+        assert [model.id async for model in client.models.list()] == [MODEL]
+        messages: Any = opening("Hull")
+        answer = await client.chat.completions.create(
+            model=MODEL, messages=messages, max_completion_tokens=8
+        )
+        assert answer.usage is not None
+        assert answer.usage.completion_tokens == 8
+        await settle(gateway, workers)
+        text, usage = "", None
+        stream = await client.chat.completions.create(
+            model=MODEL,
+            messages=messages,
+            max_completion_tokens=8,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        async for event in stream:
+            usage = event.usage or usage
+            text += "".join(choice.delta.content or "" for choice in event.choices)
+        assert text == answer.choices[0].message.content
+        assert usage is not None
+        assert usage.prompt_tokens_details is not None
+        assert (usage.prompt_tokens_details.cached_tokens or 0) > 100
+        with pytest.raises(openai.NotFoundError, match="does not exist"):
+            await client.chat.completions.create(model="none", messages=messages)
+    predicted, delivered = await gateway.hits()
+    assert predicted == delivered == usage.prompt_tokens_details.cached_tokens
 
 
 async def test_several_prompts_go_to_one_worker(

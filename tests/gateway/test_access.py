@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.access import check_admin, is_proxied
+from gateway.access import asked_path, check_admin, is_proxied
 from gateway.errors import Forbidden, Unauthorized
 
 
@@ -53,3 +53,28 @@ def test_others_need_the_key() -> None:
     with pytest.raises(Forbidden):
         check_admin(None, None, None)
     check_admin("10.0.0.1", "Bearer secret", "secret")
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"/v1/x", "/v1/x"),
+        (b"/v1/x?a=/sleep#b", "/v1/x"),
+        (b"/v1/x#?", "/v1/x"),
+        (b"/v1/%2e%2E/sleep", "/v1/../sleep"),
+        (b"/%76%31/load_lora_adapter", "/v1/load_lora_adapter"),
+        (b"/v1/%252e", "/v1/%2e"),
+        (b"/v1/\xff", "/v1/\xff"),
+        (b"*", "*"),
+    ],
+)
+def test_the_path_that_a_worker_would_read(target: bytes, path: str) -> None:
+    """Decoded once, without query and fragment, its dots left in."""
+    assert asked_path(target) == path
+
+
+def test_keys_of_any_bytes() -> None:
+    """A header that is no UTF-8 is a wrong key, or the right one."""
+    with pytest.raises(Unauthorized):
+        check_admin("10.0.0.1", "Bearer \udcff", "secret")
+    check_admin("10.0.0.1", "BEARER \udcff ", "\udcff")

@@ -79,6 +79,14 @@ def test_environment_below_flags() -> None:
         ("--max-body", "-1"),
         ("--kv-events", "w1"),
         ("--kv-events", "w1#x=tcp://h:1"),
+        ("--kv-events", "w1=tcp://h"),
+        ("--kv-events", "w1=tcp://h:http"),
+        ("--admin-key", " "),
+        ("--worker-api-key", ""),
+        ("--render-threads", "1.5"),
+        ("--port", "-1"),
+        ("--suspect-ttl", "inf"),
+        ("--default-chat-template-kwargs", "[" * 100_000),
         ("--offload-weight", "2"),
         ("--default-chat-template-kwargs", "[1]"),
         ("--proxy-path", "x"),
@@ -122,6 +130,14 @@ def test_memory_of_a_container(tmp_path: Path) -> None:
         limit.write_text(text)
         assert memory_bytes(limit) == expected
     assert machine > 1 << 28
+
+
+def test_model_directories_may_have_an_equals_sign(tmp_path: Path) -> None:
+    """A directory that is there is no NAME=DIR; anything else with a = is."""
+    directory = tmp_path / "step=100"
+    directory.mkdir()
+    given = parse("--model", str(directory), "--model", "a/b=/models/b")
+    assert given.model == ((None, str(directory)), ("a/b", "/models/b"))
 
 
 def test_events_of_an_unknown_worker() -> None:
