@@ -51,8 +51,8 @@ class Answer(msgspec.Struct, kw_only=True):
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One request. Tokens: `rendered` and `explained` (the hit) as `/gateway/explain`
-    said just before, `predicted` as the gateway counted, `prompt` and `delivered` as
-    the worker reported, None where it did not. `ids`: are the ids it used those that
+    said just before; `predicted` as the gateway counted, `prompt` and `delivered` as
+    the worker reported, None where they did not. `ids`: are the ids it used those that
     were rendered; None where they were not asked for. `not_rendered` is the reason for
     explaining without ids: its tokens are guesses then.
     """
@@ -71,7 +71,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def error(self) -> int:
         """|predicted - delivered|."""
-        return abs((self.predicted or 0) - (self.delivered or 0))
+        if self.predicted is None or self.delivered is None:
+            return 0
+        return abs(self.predicted - self.delivered)
 
 
 class Driver:
@@ -109,7 +111,9 @@ class Driver:
             worker=worker,
             rendered=explained["prompt_tokens"],
             explained=explained["prompt_tokens"] - weighed["uncached_tokens"],
-            predicted=grown["predicted_hit_tokens", worker] if details else None,
+            predicted=None
+            if grown["unreported_requests", worker]
+            else grown["predicted_hit_tokens", worker],
             prompt=usage.get("prompt_tokens"),
             delivered=details.get("cached_tokens"),
             ids=self._same_ids(ask, body, answer),
@@ -203,7 +207,7 @@ def _line(number: int, row: Row, worker: int) -> str:
 
 
 def _summary(rows: Sequence[Row]) -> str:
-    told = [row for row in rows if row.delivered is not None]
+    told = [row for row in rows if row.predicted is not None]
     shown = [row for row in rows if row.ids is not None]
     return "\n".join(
         (
