@@ -2,14 +2,19 @@
 
 import argparse
 import json
+import re
+import signal
 import socket
+import subprocess
+import sys
+import urllib.request
 from contextlib import closing
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from simworker.demo import FULL_SCALE, POLICIES, Scale, add_arguments, run
+from simworker.demo import FULL_SCALE, MODEL, POLICIES, Scale, add_arguments, run
 from simworker.workload import Shape, generate, request_count
 
 TINY = Scale(
@@ -44,22 +49,20 @@ def demo(*words: str, scale: Scale = TINY) -> int:
 
 
 ALONE = msgspec.structs.replace(TINY, workers=1)
+PROGRAM = """
+import argparse, sys
+from simworker.demo import add_arguments, run
+from tests.simworker.test_demo import ALONE
+parser = argparse.ArgumentParser()
+add_arguments(parser)
+sys.exit(run(parser.parse_args(), ALONE))
+"""
 
 
-@pytest.mark.parametrize(
-    ("further", "scale"), [((), TINY), (("--no-kv-events",), ALONE)]
-)
-def test_a_small_demo(
-    further: tuple[str, ...],
-    scale: Scale,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_small_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Both policies over fresh workers; what is printed and written agrees."""
     file = tmp_path / "figures.json"
-    assert (
-        demo("--exit", "--port", "0", "--json", str(file), *further, scale=scale) == 0
-    )
+    assert demo("--exit", "--port", "0", "--json", str(file)) == 0
     output = capsys.readouterr()
     assert output.err == ""
     figures = json.loads(file.read_text())
@@ -67,7 +70,7 @@ def test_a_small_demo(
     for policy in POLICIES:
         totals, workers = figures[policy]["totals"], figures[policy]["workers"]
         assert totals["requests"] == REQUESTS
-        assert len(workers) == scale.workers
+        assert len(workers) == TINY.workers
         for name in ("requests", "prompt_tokens", "delivered_hit_tokens",
                      "predicted_hit_tokens"):  # fmt: skip
             assert totals[name] == sum(worker[name] for worker in workers)
@@ -77,6 +80,37 @@ def test_a_small_demo(
     aware, robin = (figures[policy]["totals"] for policy in POLICIES)
     assert aware["delivered_hit_tokens"] >= robin["delivered_hit_tokens"]
     assert "of the prompt tokens in a cache" in output.out
+
+
+def test_serves_until_ctrl_c(tmp_path: Path) -> None:
+    """Without events, and without --exit: it serves until Ctrl-C, then all ends."""
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    file = tmp_path / "figures.json"
+    words = ("--port", str(port), "--no-kv-events", "--json", str(file))
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if f"keeps serving at {url} until Ctrl-C" in line:
+                break
+        with urllib.request.urlopen(url + "/gateway/workers", timeout=5) as response:
+            (worker,) = json.load(response)["workers"]
+        assert worker["state"] == "ready"
+        assert [feed["state"] for feed in worker["feeds"]] == ["estimated"]
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(10) == 0
+    (curl,) = re.findall(r"curl (\S+/v1/chat/completions) .* -d '(.*)'", rest)
+    assert curl[0] == url + "/v1/chat/completions"
+    assert json.loads(curl[1])["model"] == MODEL
+    assert json.loads(file.read_text())["round_robin"]["totals"]["requests"] == REQUESTS
+    for gone in (url, worker["url"]):
+        with pytest.raises(OSError, match="refused"):
+            urllib.request.urlopen(gone + "/health", timeout=5)
 
 
 def test_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
