@@ -1,5 +1,6 @@
 """The main job over real sockets: requests reach the worker that holds their prefix."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -64,6 +65,33 @@ async def test_a_chat_stays_where_its_prefix_is(
     assert await gateway.metric("unreported_requests_total") == 0
     state = "live" if options.kv_events else "estimated"
     assert (await gateway.feed())["state"] == state
+
+
+async def test_many_chats_at_once_with_small_caches(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Chats side by side over caches that evict: predictions stay near deliveries."""
+    small = msgspec.structs.replace(WITH_EVENTS, blocks=190, speed=20.0)
+    workers = [await start_worker(small) for _ in range(3)]
+    gateway = await start_gateway(*workers)
+
+    async def chat(number: int) -> None:
+        messages = opening(f"Harbour {number}")
+        for turn in range(4):
+            answer = await gateway.chat(messages)
+            messages.append({"role": "assistant", "content": answer.text})
+            messages.append({"role": "user", "content": f"And {turn}? {CHAT_TEXT}"})
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(12):
+            tasks.create_task(chat(number))
+    assert await gateway.metric("kv_events_total", kind="removed") > 0
+    _, delivered = await gateway.hits()
+    assert delivered > 0.4 * await gateway.metric("reported_prompt_tokens_total")
+    error = await gateway.metric("prediction_error_tokens_total")
+    assert error <= 0.25 * delivered  # evicted between decision and prefill
+    assert await gateway.metric("inflight_requests") == 0
+    assert await gateway.metric("inflight_uncached_tokens") == 0
 
 
 async def test_explained_as_decided(
