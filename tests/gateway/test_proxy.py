@@ -3,85 +3,33 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from router.worker import WorkerState
+from tests.gateway.scripted import (
+    ANSWER,
+    CHAT,
+    ask,
+    idle,
+    posts,
+    refusal,
+    state,
+    worker,
+)
 from tests.proxy.raw import (
     SSE_HEAD,
     RawClient,
-    RawWorker,
-    Script,
     WorkerConnection,
-    answering,
     chunk,
     event,
     json_answer,
 )
-from tests.running import Running, StartGateway, until
+from tests.running import StartGateway
 
 DEAD = "http://127.0.0.1:1"
-LISTING = json_answer(b'{"data": [{"id": "m", "owned_by": "vllm"}]}')
-ANSWER = json_answer(b'{"usage": {"prompt_tokens": 9, "completion_tokens": 1}}')
-CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
 pytestmark = pytest.mark.usefixtures("never_blocks")
-
-
-def worker(*answers: bytes | Callable[[WorkerConnection], None]) -> RawWorker:
-    """A worker that answers inference with each of `answers` in turn, the last again.
-
-    A function is called with the connection instead; then the connection ends.
-    """
-    turn = iter(answers)
-    last: list[Any] = []
-
-    async def script(connection: WorkerConnection) -> None:
-        while request := await connection.request():
-            if not request.startswith(b"POST"):
-                found = request.startswith(b"GET /v1/models")
-                missing = json_answer(b"{}", status=b"404 Not Found")
-                await connection.send(LISTING if found else missing)
-                continue
-            last[:] = [next(turn, *last)]
-            if callable(last[0]):
-                last[0](connection)
-                return
-            await connection.send(last[0])
-
-    return RawWorker(script)
-
-
-def posts(worker: RawWorker) -> int:
-    """The inference requests that a worker saw."""
-    return sum(request.startswith(b"POST") for request in worker.requests)
-
-
-async def ask(gateway: Running, **headers: str) -> tuple[int, dict[str, str], Any]:
-    """Status, headers and JSON of the answer to a chat."""
-    url = gateway.url + "/v1/chat/completions"
-    async with gateway.client.post(url, json=CHAT, headers=headers) as response:
-        return response.status, dict(response.headers), await response.json()
-
-
-def state(gateway: Running, of: RawWorker | str) -> WorkerState:
-    """The state of a worker."""
-    known = gateway.gateway.pool.get(of if isinstance(of, str) else of.url)
-    assert known is not None
-    return known.state
-
-
-async def idle(gateway: Running) -> None:
-    """Nothing is in flight."""
-    assert await gateway.metric("inflight_requests") == 0
-    assert await gateway.metric("inflight_uncached_tokens") == 0
-
-
-def refusal(status: bytes, *headers: bytes) -> bytes:
-    """A worker's refusal."""
-    return json_answer(b'{"error": {"message": "later"}}', *headers, status=status)
 
 
 async def test_no_connection_is_tried_elsewhere(start_gateway: StartGateway) -> None:
@@ -216,110 +164,3 @@ async def test_first_token_seconds_count_from_the_request(
             await client.answer()
         assert await gateway.metric("first_token_seconds_count") == 1
         assert await gateway.metric("first_token_seconds_sum") >= 0.2
-
-
-# --- clients that leave
-
-
-async def leave(gateway: Running, wait: Callable[[], Any]) -> None:
-    """Send a chat, wait for something, and go without the answer."""
-    async with RawClient(gateway.port) as client:
-        await client.post(json.dumps(CHAT).encode())
-        await until(wait)
-
-
-async def gone(gateway: Running) -> None:
-    """The request has left no trace but a count."""
-    ledgers = [
-        ledger
-        for known in gateway.gateway.pool.workers
-        for ledger in known.ledgers.values()
-    ]
-    await until(lambda: all(ledger.requests == 0 for ledger in ledgers), 1.0)
-    await idle(gateway)
-    counted = (
-        'kv_gateway_requests_total{endpoint="chat_completions",status="client_gone"}'
-    )
-    assert (await gateway.metrics())[counted] == 1
-
-
-async def _mute(connection: WorkerConnection) -> None:
-    while request := await connection.request():
-        if request.startswith(b"POST"):
-            await connection.closed_by_peer()
-            return
-        await connection.send(LISTING)
-
-
-MUTE: Script = _mute
-
-
-async def test_leaving_before_the_first_byte(start_gateway: StartGateway) -> None:
-    """The worker's connection is closed within a second, and nothing is in flight."""
-    async with RawWorker(MUTE) as mute:
-        gateway = await start_gateway(mute.url)
-        await leave(gateway, lambda: posts(mute) == 1)
-        await gone(gateway)
-        assert await gateway.metric("client_disconnects_total") == 1
-        assert state(gateway, mute) is WorkerState.ready
-
-
-async def test_leaving_while_rendering(start_gateway: StartGateway) -> None:
-    """A request whose client left is sent to nobody."""
-    async with RawWorker(MUTE) as mute:
-        gateway = await start_gateway(mute.url, render_deadline=30.0)
-        renders: list[bytes] = []
-
-        def slow(body: bytes) -> None:
-            renders.append(body)
-            time.sleep(0.3)
-
-        renderers: Any = gateway.gateway.renderers
-        renderers.find = lambda model, base: type("Slow", (), {"render_chat": slow})
-        await leave(gateway, lambda: bool(renders))
-        await gone(gateway)
-        await asyncio.sleep(0.4)
-        assert posts(mute) == 0
-
-
-async def test_leaving_while_connecting(start_gateway: StartGateway) -> None:
-    """A connection attempt ends with its client."""
-    async with RawWorker(answering(LISTING)) as slow:
-        gateway = await start_gateway(slow.url)
-        begun = asyncio.Event()
-
-        async def never(*args: Any, **options: Any) -> None:
-            begun.set()
-            await asyncio.sleep(30)
-
-        upstreams: Any = gateway.gateway.upstreams
-        upstreams._connect = never
-        await leave(gateway, begun.is_set)
-        await gone(gateway)
-
-
-async def test_nothing_is_left_of_many(start_gateway: StartGateway) -> None:
-    """After many requests, ended in every way, no task and no booking is left."""
-    async with (
-        worker(ANSWER, refusal(b"503 X"), WorkerConnection.reset, ANSWER) as fickle,
-        RawWorker(MUTE) as mute,
-    ):
-        gateway = await start_gateway(fickle.url, mute.url, DEAD, policy="round_robin")
-        before = _gateway_tasks()
-
-        async def one() -> None:
-            async with RawClient(gateway.port) as client:
-                await client.post(json.dumps(CHAT).encode())
-                await asyncio.sleep(0.1)
-
-        for _ in range(5):
-            await asyncio.gather(*(one() for _ in range(10)))
-        await until(lambda: _gateway_tasks() <= before, 3.0)
-        await idle(gateway)
-
-
-def _gateway_tasks() -> int:
-    """The tasks that are not the raw workers' own."""
-    names = [str(task.get_coro()) for task in asyncio.all_tasks()]
-    workers_own = ("RawWorker.", "StreamReader.")
-    return sum(not any(own in name for own in workers_own) for name in names)
