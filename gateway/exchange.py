@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 STALE_S = 0.1
 """A reused connection that ends within this time had been closed before."""
 
+COPY_BELOW = 16 * 1024
+"""Up to here one buffer made by a copy is cheaper than two."""
+
 SLICE = 256 * 1024
 """Bytes of a large body handed to the transport at a time."""
 
@@ -88,7 +91,10 @@ class Exchange:
     def send(self, head: bytes, body: bytes) -> None:
         """Send a request whose body is there, a large one piece by piece."""
         if len(body) <= SLICE:
-            self._wire.transport.writelines((head, body) if body else (head,))
+            if len(body) <= COPY_BELOW:
+                self._wire.transport.write(head + body)
+            else:
+                self._wire.transport.writelines((head, body))
             self._sent = True
             return
         self._wire.transport.write(head)

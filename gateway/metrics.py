@@ -7,6 +7,7 @@ chose: endpoints are the gateway's own names, models are those that workers list
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -20,6 +21,7 @@ from prometheus_client.registry import Collector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "kv_gateway_"
+M = TypeVar("M", Counter, Histogram)
 FAST = (
     0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005,
     0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0,
@@ -45,32 +47,31 @@ class Metrics:
         self.requests = self._counter(
             "requests", "Requests answered", ("endpoint", "status")
         )
-        self.request_seconds = self._histogram(
-            "request_seconds", "From request to end of answer", SLOW, ("endpoint",)
+        self.request_seconds = self._times(
+            "request_seconds", "From request to end of answer", ("endpoint",)
         )
-        self.first_token_seconds = self._histogram(
+        self.first_token_seconds = self._times(
             "first_token_seconds",
             "From request to the answer's first byte of content",
-            SLOW,
             ("worker",),
         )
-        self.render_seconds = self._histogram(
-            "render_seconds", "Rendering a request, waiting included", FAST
+        self.render_seconds = self._time(
+            "render_seconds", "Rendering a request, waiting included"
         )
-        self.template_seconds = self._histogram(
-            "template_seconds", "Applying the chat template", FAST
+        self.template_seconds = self._time(
+            "template_seconds", "Applying the chat template"
         )
-        self.tokenize_seconds = self._histogram(
-            "tokenize_seconds", "Turning text into token ids", FAST
+        self.tokenize_seconds = self._time(
+            "tokenize_seconds", "Turning text into token ids"
         )
-        self.match_seconds = self._histogram(
-            "match_seconds", "Finding held prefixes in the index", FAST
+        self.match_seconds = self._time(
+            "match_seconds", "Finding held prefixes in the index"
         )
-        self.decide_seconds = self._histogram(
-            "decide_seconds", "Choosing a worker, matching included", FAST
+        self.decide_seconds = self._time(
+            "decide_seconds", "Choosing a worker, matching included"
         )
-        self.event_loop_lag_seconds = self._histogram(
-            "event_loop_lag_seconds", "How late a timer of the event loop fires", FAST
+        self.event_loop_lag_seconds = self._time(
+            "event_loop_lag_seconds", "How late a timer of the event loop fires"
         )
 
     def _tokens(self) -> None:
@@ -119,28 +120,34 @@ class Metrics:
         self.upstream_failures = self._counter(
             "upstream_failures", "Exchanges a worker did not finish", ("worker", "kind")
         )
-        self.client_disconnects = self._counter(
-            "client_disconnects", "Clients that left before their answer ended", ()
+        self.client_disconnects = self._count(
+            "client_disconnects", "Clients that left before their answer ended"
         )
-        self.client_ranks_dropped = self._counter(
-            "client_ranks_dropped", "Data-parallel rank headers of clients, dropped", ()
+        self.client_ranks_dropped = self._count(
+            "client_ranks_dropped", "Data-parallel rank headers of clients, dropped"
         )
         self.errors = self._counter(
             "internal_errors", "Faults of the gateway itself, each logged", ("where",)
         )
 
-    def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
-        return Counter(PREFIX + name, text, labels, registry=self.registry)
+    def _count(self, name: str, text: str) -> Counter:
+        return Counter(PREFIX + name, text, registry=self.registry)
 
-    def _histogram(
-        self,
-        name: str,
-        text: str,
-        buckets: tuple[float, ...],
-        labels: tuple[str, ...] = (),
-    ) -> Histogram:
-        return Histogram(
-            PREFIX + name, text, labels, buckets=buckets, registry=self.registry
+    def _counter(
+        self, name: str, text: str, labels: tuple[str, ...]
+    ) -> "Labelled[Counter]":
+        counter = Counter(PREFIX + name, text, labels, registry=self.registry)
+        return Labelled(counter)
+
+    def _time(self, name: str, text: str) -> Histogram:
+        return Histogram(PREFIX + name, text, buckets=FAST, registry=self.registry)
+
+    def _times(
+        self, name: str, text: str, labels: tuple[str, ...]
+    ) -> "Labelled[Histogram]":
+        name = PREFIX + name
+        return Labelled(
+            Histogram(name, text, labels, buckets=SLOW, registry=self.registry)
         )
 
     def watch(self, read: Callable[[], Iterable[Metric]]) -> None:
@@ -158,6 +165,21 @@ class Metrics:
             parts.append(generate_latest(_One(metric)))
             await asyncio.sleep(0)
         return b"".join(parts)
+
+
+class Labelled(Generic[M]):
+    """A metric with labels that looks up each series once: it is done all the time."""
+
+    def __init__(self, metric: M) -> None:
+        self._metric: M = metric
+        self._series: dict[tuple[str, ...], M] = {}
+
+    def labels(self, *values: str) -> M:
+        """The series of these label values."""
+        series = self._series.get(values)
+        if series is None:
+            series = self._series[values] = self._metric.labels(*values)
+        return series
 
 
 class _One(CollectorRegistry):

@@ -14,7 +14,7 @@ from gateway.json_fields import top_level
 SMALL = 8 * 1024 * 1024
 """Bytes that msgspec skims in one go, below 4 ms; above, it is done in slices."""
 
-_T = TypeVar("_T", str, int, bool)
+_T = TypeVar("_T", str, int)
 _ABSENT = msgspec.Raw(b"")
 
 
@@ -87,7 +87,7 @@ def _peeked(fields: _Fields) -> Peeked:
     )
     return Peeked(
         model=_value(fields.model, str),
-        stream=_value(fields.stream, bool) or False,
+        stream=bytes(fields.stream) == b"true",
         messages=_raw(fields.messages),
         prompt=_raw(fields.prompt),
         input=_raw(fields.input),
