@@ -10,10 +10,10 @@ import msgspec
 
 from kvindex.blocks import matchable_blocks
 
-CONTENT_PIECE_BYTES = 64
+CONTENT_PIECE_BYTES = 256
 """Raw content is cut into pieces of this size where a request was not rendered."""
 
-CONTENT_PIECE_TOKENS = 16
+CONTENT_PIECE_TOKENS = 64
 """Estimated tokens of one piece: about four bytes a token."""
 
 

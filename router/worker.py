@@ -18,7 +18,7 @@ DEFAULT_BLOCK_SIZE = 16
 """Assumed until a worker says: what vLLM uses on its usual devices."""
 
 CONTENT_PIECES = 16_384
-"""Raw-content pieces remembered per (worker, rank): one MiB of request text."""
+"""Raw-content pieces remembered per (worker, rank): four MiB of request text."""
 
 
 class WorkerState(enum.StrEnum):

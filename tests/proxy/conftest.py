@@ -34,8 +34,10 @@ class Watch(Account):
     answer was complete.
     """
 
-    def __init__(self, accounts: Accounts, decision: Decision, begun: float) -> None:
-        super().__init__(accounts, decision, begun)
+    def __init__(
+        self, accounts: Accounts, decision: Decision, begun: float, *, comparable: bool
+    ) -> None:
+        super().__init__(accounts, decision, begun, comparable=comparable)
         self.status = 0
         self.first_bytes = 0
         self.relayed = b""
@@ -77,8 +79,10 @@ class _Watches(Accounts):
         super().__init__(like.metrics)
         self._opened = opened
 
-    def open(self, decision: Decision, begun: float) -> Account:
-        watch = Watch(self, decision, begun)
+    def open(
+        self, decision: Decision, begun: float, *, comparable: bool = True
+    ) -> Account:
+        watch = Watch(self, decision, begun, comparable=comparable)
         self._opened.append(watch)
         return watch
 
