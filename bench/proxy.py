@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import json
 import random
 import statistics
@@ -25,10 +26,13 @@ WORDS = (
     "it",
     "holds",
 )
+BASELINE = "plain aiohttp proxy"
 CONFIGURATIONS = {
     "round_robin --render never": ("--policy", "round_robin", "--render", "never"),
     "kv_cache_aware": ("--policy", "kv_cache_aware"),
 }
+Target = tuple[int, str]
+"""A process to measure: its pid and its URL."""
 
 
 def chat(size: int, *, stream: bool, seed: int) -> bytes:
@@ -75,40 +79,43 @@ def run(argv: Sequence[str]) -> None:
     parser.add_argument("--requests", type=int, default=3000)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args(argv)
-    model = str(demo_model_dir())
-    print(
-        f"CPU microseconds of the gateway process per request, {CONNECTIONS} clients;"
-    )
-    print(f"median of {arguments.rounds} rounds of {arguments.requests} requests\n")
-    with running("bench._raw_worker") as (_, worker):
+    with contextlib.ExitStack() as stack:
+        _, worker = stack.enter_context(running("bench._raw_worker"))
+        plain = stack.enter_context(running("bench._plain_proxy", worker))
+        targets = {BASELINE: plain}
         for name, words in CONFIGURATIONS.items():
-            serve = ("gateway", "serve", "--workers", worker, "--model", model,
-                     "--host", "127.0.0.1", "--port", "0", *words)  # fmt: skip
-            with running(*serve) as (pid, url):
-                _print_cpu(name, pid, url, arguments.requests, arguments.rounds)
-                _print_ttft(name, worker, url)
+            serve = ("gateway", "serve", "--workers", worker, "--model",
+                     str(demo_model_dir()), "--host", "127.0.0.1", "--port", "0",
+                     "--log-level", "warning", *words)  # fmt: skip
+            targets[name] = stack.enter_context(running(*serve))
+        _print_cpu(targets, arguments.requests, arguments.rounds)
+        _print_ttft(targets, worker)
 
 
-def _print_cpu(name: str, pid: int, url: str, requests: int, rounds: int) -> None:
-    for size in (1024, 65536):
-        for stream in (False, True):
-            body = chat(size, stream=stream, seed=1)
-            number = requests // (4 if stream else 1) // (4 if size > 1024 else 1)
-            costs = [cpu_per_request(pid, url, body, number) for _ in range(rounds)]
-            kind = "32 events" if stream else "JSON"
-            cost = statistics.median(costs)
-            print(f"  {name:28} {size // 1024:3} KB {kind:10} {cost:7.0f} us", end="")
-            print(f"   ({min(costs):.0f} to {max(costs):.0f})")
+def _print_cpu(targets: dict[str, Target], requests: int, rounds: int) -> None:
+    print(f"CPU microseconds of the process per request, {CONNECTIONS} clients; median")
+    print(f"of {rounds} interleaved rounds, and the ratio to the {BASELINE}")
+    for size, stream in ((1, False), (1, True), (64, False), (64, True)):
+        kind = f"{size} KB, " + ("32 events" if stream else "JSON")
+        body = chat(1024 * size, stream=stream, seed=1)
+        number = max(100, requests // (4 if stream else 1) // (4 if size > 1 else 1))
+        costs: dict[str, list[float]] = {name: [] for name in targets}
+        for _ in range(rounds):
+            for name, (pid, url) in targets.items():
+                costs[name].append(cpu_per_request(pid, url, body, number))
+        base = statistics.median(costs[BASELINE])
+        for name, own in costs.items():
+            cost = statistics.median(own)
+            print(f"  {kind:16} {name:28} {cost:6.0f} us  {cost / base:5.2f}")
 
 
-def _print_ttft(name: str, worker: str, url: str) -> None:
+def _print_ttft(targets: dict[str, Target], worker: str) -> None:
+    print("added to the time to first event at 8k-token prompts, one at a time")
     size = 8_000 * 5  # about five bytes a token in this text
-    direct, through = asyncio.run(_first_bytes(worker, url, 150, size))
-    added = [
-        1000 * (percentile(through, share) - percentile(direct, share))
-        for share in (0.5, 0.99)
-    ]
-    print(
-        f"  {name:28} adds to TTFT at 8k-token prompts: "
-        f"p50 {added[0]:.2f} ms, p99 {added[1]:.2f} ms\n"
-    )
+    for name, (_, url) in targets.items():
+        direct, through = asyncio.run(_first_bytes(worker, url, 150, size))
+        p50, p99 = (
+            1000 * (percentile(through, share) - percentile(direct, share))
+            for share in (0.5, 0.99)
+        )
+        print(f"  {name:28} p50 {p50:5.2f} ms  p99 {p99:5.2f} ms")
