@@ -13,6 +13,7 @@ from aiohttp import web
 from bench._processes import percentile, running
 from gateway.app import Gateway
 from gateway.config import Config
+from gateway.serve import shorten_pauses
 from gateway.server import make_runner
 from render import Rendered
 from simworker.model import demo_model_dir
@@ -104,6 +105,7 @@ async def _gateway(url: str) -> None:
     )
     gateway = Gateway(config)
     app = await gateway.start()
+    shorten_pauses()
     renderer = gateway.renderers.find("m", "m")
     assert renderer is not None
     plain = renderer.render_chat

@@ -1,7 +1,8 @@
 """The error tree of the gateway, and OpenAI's error shape.
 
     GatewayError
-    |- BadRequest 400              the client's framing or, on own routes, content
+    |- BadRequest 400              what the client asks, on own routes
+    |  |- BadFraming                 its body is cut short or badly framed
     |- Unauthorized 401            own routes without the admin key
     |- Forbidden 403               own routes from elsewhere
     |- NotFound 404                no such route, or one that is closed

@@ -246,4 +246,5 @@ class Exchange:
 async def _slices(body: bytes) -> AsyncIterator[bytes]:
     view = memoryview(body)
     for start in range(0, len(body), SLICE):
+        # A view spares a copy; the transport takes it as well as bytes.
         yield view[start : start + SLICE]  # type: ignore[misc]

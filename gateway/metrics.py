@@ -2,7 +2,7 @@
 
 Counters and histograms are written where things happen; gauges of workers, feeds and
 the index are read when somebody scrapes (see `watch`). No label takes a value a client
-chose: endpoints are the gateway's own names, models are those that workers list.
+chose: endpoints, reasons and kinds are names of ours, workers are those configured.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class Metrics:
 
     def __init__(self) -> None:
         # Series of creation times double the page and tell nothing here.
-        disable_created_metrics()  # type: ignore[no-untyped-call]
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # theirs is not
         self.registry = CollectorRegistry(auto_describe=True)
         self._requests_and_times()
         self._tokens()
@@ -115,7 +115,7 @@ class Metrics:
             "not_rendered", "Requests routed without token ids", ("reason",)
         )
         self.retries = self._counter(
-            "retries", "Requests sent to another worker", ("reason",)
+            "retries", "Requests sent a second time", ("reason",)
         )
         self.upstream_failures = self._counter(
             "upstream_failures", "Exchanges a worker did not finish", ("worker", "kind")

@@ -21,9 +21,7 @@ C = TypeVar("C", bound=msgspec.Struct)
 ENVIRONMENT_PREFIX = "KV_GATEWAY_"
 SECONDS = 1.0
 MINUTES = 60 * SECONDS
-KIB = 1024
-MIB = 1024 * KIB
-GIB = 1024 * MIB
+MIB = 1024 * 1024
 
 
 def option(

@@ -21,14 +21,13 @@ from gateway.relay import STALL_S, relay
 from gateway.upstream import UpstreamRequest, Upstreams
 from gateway.upstream_response import UpstreamResponse
 from router import pool
-from router.decision import Decision
+from router.decision import BUSY_STATUSES, Decision
 from router.request import RouteRequest
 from router.router import Router
 
 log = logging.getLogger(__name__)
 
 RANK_HEADER = b"X-data-parallel-rank"
-BUSY = (429, 503)
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +61,8 @@ class Attempt(msgspec.Struct, kw_only=True):
 
     @property
     def busy(self) -> bool:
-        return self.response.status in BUSY
+        """The worker has no time: another may answer."""
+        return self.response.status in BUSY_STATUSES
 
     def abandon(self) -> None:
         """Another worker answers in its place."""

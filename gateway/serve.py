@@ -24,12 +24,12 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def serve(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; exit status 0. Raises ConfigError."""
     gateway = Gateway(config)
-    _shorten_pauses()
+    shorten_pauses()
     uvloop.run(_serve(gateway))
     return 0
 
 
-def _shorten_pauses() -> None:
+def shorten_pauses() -> None:
     """Keep the interpreter itself from holding up the event loop.
 
     A rendering thread gives way to the loop after a fifth of the usual time, and the

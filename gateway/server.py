@@ -1,8 +1,9 @@
 """The HTTP server: aiohttp's, with every default that matters set on purpose.
 
-Beyond public names of aiohttp 3.14 it uses two: ``AppRunner._make_server``, to have
-connections of our own class, and ``RequestHandler._messages``, to see that a body
-broke off (its C parser tells nobody who is waiting for the body).
+Beyond public names of aiohttp 3.14 it uses three: ``AppRunner._make_server`` and
+``Server._loop``, to have connections of our own class, and
+``RequestHandler._messages``, to see that a body broke off (its C parser tells nobody
+who is waiting for the body).
 """
 
 import logging

@@ -13,9 +13,8 @@ from typing import Literal, TypeGuard
 from jinja2 import nodes
 
 ContentFormat = Literal["string", "openai"]
-Alias = tuple[
-    str, ...
-]  # a variable ("name",), or a namespace's attribute ("ns", "name")
+Alias = tuple[str, ...]
+"""A variable ("name",), or a namespace's attribute ("ns", "name")."""
 
 
 class _Unreadable(Exception):
@@ -35,14 +34,10 @@ def _loops_over_content(root: nodes.Template) -> bool:
     macro_loops = dict(_loops_in_macros(root, messages))
     for loop in root.find_all(nodes.For):
         parameters = macro_loops.get(id(loop))
-        if _is_content(loop.iter, messages) or (
-            isinstance(loop.iter, nodes.Name)
-            and (
-                loop.iter.name == "content"
-                if parameters is None
-                else loop.iter.name in parameters
-            )
-        ):
+        # Outside of macros a variable called "content" is taken for it.
+        names = {"content"} if parameters is None else parameters
+        by_name = isinstance(loop.iter, nodes.Name) and loop.iter.name in names
+        if by_name or _is_content(loop.iter, messages):
             _target_name(loop.target)
             return True
     return False

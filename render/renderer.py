@@ -246,7 +246,7 @@ def _packed(ids: Sequence[object]) -> bytes:
     if not all(type(token_id) is int for token_id in ids):
         raise Unrenderable("bad_prompt", "token ids are integers")
     try:
-        return pack_ids(ids)  # type: ignore[arg-type]
+        return pack_ids(ids)  # type: ignore[arg-type]  # checked above
     except ValueError as error:
         raise Unrenderable("bad_prompt", str(error)) from error
 

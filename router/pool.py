@@ -39,9 +39,6 @@ OUT_OF_ORDER = (WorkerState.suspect, WorkerState.down)
 class NoWorker(Exception):
     """No worker is left to send a request to."""
 
-    status = 503
-    code = "no_worker"
-
 
 class WorkerPool:
     """The workers by URL, and every change of their state."""
@@ -171,7 +168,10 @@ class WorkerPool:
         self._enter(worker, WorkerState.down if down else WorkerState.suspect, reason)
 
     def busy(self, worker: Worker, retry_after_s: float | None = None) -> None:
-        """The worker answered 429 or 503: nothing for it until then (1 to 30 s)."""
+        """The worker answered 429 or 503: nothing for it until then, at most 30 s.
+
+        1 s where it did not say how long.
+        """
         self.answered(worker)
         wait = BUSY_S if retry_after_s is None else retry_after_s
         wait = BUSY_S if math.isnan(wait) else min(max(0.0, wait), MAX_BUSY_S)

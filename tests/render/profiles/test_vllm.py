@@ -28,7 +28,7 @@ HEADER = "x-anthropic-billing-header: cch=1;"
     ],
 )
 def test_billing_header(role: str, content: Any, left: str) -> None:
-    """A system text that starts with Claude Code's header loses that line."""
+    """A system text that starts with a client's billing header loses that line."""
     assert json.loads(shown({"role": role, "content": content}))["content"] == left
 
 
