@@ -1,7 +1,7 @@
 """The error tree of the gateway, and OpenAI's error shape.
 
     GatewayError
-    |- BadRequest 400              what the client asks, on own routes
+    |- BadRequest 400              the client's head or, on own routes, content
     |  |- BadFraming                 its body is cut short or badly framed
     |- Unauthorized 401            own routes without the admin key
     |- Forbidden 403               own routes from elsewhere

@@ -210,7 +210,7 @@ def _message(message: object, content_format: ContentFormat) -> Json:
 
 
 def _without_billing_header(parts: list[object]) -> Iterator[object]:
-    """A billing line that some clients put first, new in each request: vLLM drops it."""
+    """Drop a billing line that clients may put first, new in each request, as vLLM."""
     for part in parts:
         text = part.get("text") if isinstance(part, dict) else part
         is_text = not isinstance(part, dict) or part.get("type") == "text"
