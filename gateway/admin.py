@@ -116,6 +116,7 @@ class Admin:
             "blocks": owner.blocks if owner else 0,
             "gpu_blocks": owner.gpu_blocks if owner else 0,
             "suspect_blocks": owner.suspect_blocks if owner else 0,
+            "holes": owner.holes if owner else 0,
             "history_blocks": len(known.history),
             "last_sequence": known.feed.last_sequence,
         }

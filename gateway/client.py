@@ -36,19 +36,12 @@ class RelayedResponse(web.StreamResponse):
     def __init__(self, status: int) -> None:
         super().__init__(status=status)
         self.error: GatewayError | None = None
-        self.relayed = 0
-        """Bytes of body written."""
         self.reusable = True
 
     @property
     def keep_alive(self) -> bool:
         """Whether the client's connection can carry another request."""
         return self.reusable
-
-    @property
-    def body_length(self) -> int:
-        """Bytes of body, for the access log."""
-        return self.relayed
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         """Nothing: the head has been written."""
@@ -134,7 +127,6 @@ class ClientWriter:
         size = sum(map(len, pieces))
         if not size:
             return
-        self.response.relayed += size
         if self.chunked:
             pieces = [b"%x\r\n" % size, *pieces, b"\r\n"]
         self._write(pieces)

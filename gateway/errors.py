@@ -153,15 +153,13 @@ class UpstreamFailed(GatewayError):
     """The worker broke the exchange.
 
     ``retryable`` is a fact, not a decision: the worker cannot have acted on the
-    request and the request can be sent again. ``answer_started`` says whether the
-    head of an answer had come.
+    request and the request can be sent again.
     """
 
     status = 502
     type = "upstream_error"
     code = "upstream_failed"
     retryable: bool = False
-    answer_started: bool = False
 
 
 class ConnectFailed(UpstreamFailed):
@@ -189,10 +187,6 @@ class UpstreamReset(UpstreamFailed):
     """The connection ended before the answer was complete."""
 
     code = "upstream_reset"
-
-    def __init__(self, message: str, *, answer_started: bool = False) -> None:
-        super().__init__(message)
-        self.answer_started = answer_started
 
 
 class MalformedAnswer(UpstreamFailed):

@@ -213,10 +213,7 @@ class Exchange:
                 "the worker closed the connection", retryable=self._replayable
             )
         what = "during" if self._response is not None else "before"
-        return UpstreamReset(
-            f"the worker closed the connection {what} its answer",
-            answer_started=self._response is not None,
-        )
+        return UpstreamReset(f"the worker closed the connection {what} its answer")
 
     def _start_upload(self, body: AsyncIterator[bytes], *, chunked: bool) -> None:
         self._upload = asyncio.create_task(self._send_body(body, chunked=chunked))

@@ -12,7 +12,7 @@ import msgspec
 from gateway.json_fields import top_level
 
 SMALL = 8 * 1024 * 1024
-"""Bytes that msgspec skims in one go, below 4 ms; above, it is done in slices."""
+"""Bytes that msgspec skims in one go, in 3 to 5 ms; above, it is done in slices."""
 
 _T = TypeVar("_T", str, int)
 _ABSENT = msgspec.Raw(b"")
@@ -28,9 +28,6 @@ class _Fields(msgspec.Struct):
     max_tokens: msgspec.Raw = _ABSENT
     max_completion_tokens: msgspec.Raw = _ABSENT
     cache_salt: msgspec.Raw = _ABSENT
-    session_id: msgspec.Raw = _ABSENT
-    prompt_cache_key: msgspec.Raw = _ABSENT
-    user: msgspec.Raw = _ABSENT
 
 
 class Peeked(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +46,6 @@ class Peeked(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     cache_salt: str | None = None
-    session: str | None = None
-    """``session_id``, ``prompt_cache_key`` or ``user``, the first that is there."""
 
 
 async def peek(body: bytes) -> Peeked:
@@ -80,11 +75,6 @@ def peek_small(body: bytes) -> Peeked:
 
 
 def _peeked(fields: _Fields) -> Peeked:
-    session = (
-        _value(fields.session_id, str)
-        or _value(fields.prompt_cache_key, str)
-        or _value(fields.user, str)
-    )
     return Peeked(
         model=_value(fields.model, str),
         stream=bytes(fields.stream) == b"true",
@@ -95,7 +85,6 @@ def _peeked(fields: _Fields) -> Peeked:
         max_tokens=_value(fields.max_tokens, int),
         max_completion_tokens=_value(fields.max_completion_tokens, int),
         cache_salt=_value(fields.cache_salt, str),
-        session=session,
     )
 
 

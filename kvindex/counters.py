@@ -20,7 +20,6 @@ class Counters(msgspec.Struct):
     gaps: int = 0
     missed_batches: int = 0
     restarts: int = 0
-    holes: int = 0
     events: dict[str, int] = {}
     undecodable: dict[str, int] = {}
     rejected: dict[str, int] = {}

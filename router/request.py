@@ -59,7 +59,6 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     not_rendered: str | None = None
     exclude: frozenset[str] = frozenset()
     rank: int | None = None
-    session: str | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

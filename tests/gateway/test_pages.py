@@ -138,3 +138,7 @@ async def test_index_page(
     assert owner["stored"] == owner["blocks"]
     assert (owner["gaps"], owner["restarts"], owner["orphans"]) == (0, 0, 0)
     assert owner["rejected"] == {}
+    known = gateway.gateway.pool.workers[0].knowledge[0].feed.owner
+    assert known is not None
+    known.holes = 3
+    assert (await gateway.get("/gateway/index"))["owners"][0]["holes"] == 3

@@ -17,8 +17,6 @@ CHAT: dict[str, Any] = {
     "max_tokens": 7,
     "tools": [],
     "cache_salt": "s",
-    "user": "u",
-    "session_id": "z",
 }
 
 
@@ -33,7 +31,7 @@ async def test_fields(encode: Any) -> None:
     peeked = await peek(encode(CHAT))
     assert peeked.problem is None
     assert (peeked.model, peeked.stream, peeked.max_tokens) == ("m", True, 7)
-    assert (peeked.cache_salt, peeked.session) == ("s", "z")
+    assert peeked.cache_salt == "s"
     assert peeked.messages is not None
     assert json.loads(bytes(peeked.messages)) == CHAT["messages"]
     assert peeked.tools is not None
@@ -43,7 +41,7 @@ async def test_fields(encode: Any) -> None:
 @pytest.mark.parametrize("encode", [lambda b: json.dumps(b).encode(), large])
 async def test_wrong_types_are_none(encode: Any) -> None:
     """One odd field says nothing of the others."""
-    odd = {"model": 1, "stream": "yes", "max_tokens": 1.5, "messages": None, "user": []}
+    odd = {"model": 1, "stream": "yes", "max_tokens": 1.5, "messages": None}
     peeked = await peek(encode({**odd, "cache_salt": "s"}))
     assert peeked == Peeked(cache_salt="s")
 
