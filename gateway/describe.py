@@ -6,6 +6,7 @@ cut into pieces that are hashed like blocks, so that equal beginnings still meet
 """
 
 import time
+from collections.abc import Iterable
 
 import msgspec
 
@@ -34,6 +35,15 @@ NO_PROMPT = "no_prompt"
 OTHER_ENDPOINT = "endpoint"
 
 
+class _Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rendering brought: a prompt, its blocks as the workers cut them."""
+
+    rendered: Rendered
+    blocks: dict[tuple[str, int], Rendering]
+    count: int
+    """Prompts in the body; of several, this is the longest."""
+
+
 class Describer:
     """Makes RouteRequests."""
 
@@ -50,7 +60,7 @@ class Describer:
         self._renderers = renderers
         self._render_pool = render_pool
         self._metrics = metrics
-        self._render = render
+        self._rendering = render
 
     async def describe(
         self, body: bytes, peeked: Peeked, *, chat: bool, counted: bool = True
@@ -64,22 +74,21 @@ class Describer:
         namespace = self._pool.resolve(peeked.model, peeked.cache_salt)
         begun = time.perf_counter()
         try:
-            prompts = await self._rendered(body, peeked, namespace, chat=chat)
+            prompt = await self._render(body, peeked, namespace, chat=chat)
         except NotRendered as reason:
             if counted and reason.reason == LATE:
                 self._metrics.render_seconds.observe(time.perf_counter() - begun)
             return self.unrendered(len(body), peeked, reason.reason)
-        # Several prompts go to one worker: the longest weighs most.
-        rendered = max(prompts, key=len)
+        rendered = prompt.rendered
         if counted:
             self._metrics.render_seconds.observe(time.perf_counter() - begun)
             self._metrics.template_seconds.observe(rendered.template_s)
             self._metrics.tokenize_seconds.observe(rendered.tokenize_s)
         return RouteRequest(
             model=peeked.model,
-            renderings=self._blocks(rendered, peeked.model, namespace),
+            renderings=prompt.blocks,
             prompt_tokens=len(rendered),
-            prompts=len(prompts),
+            prompts=prompt.count,
             max_tokens=_output_limit(peeked),
             stream=peeked.stream,
         )
@@ -96,34 +105,44 @@ class Describer:
             not_rendered=reason,
         )
 
-    async def _rendered(
+    async def _render(
         self, body: bytes, peeked: Peeked, namespace: Namespace, *, chat: bool
-    ) -> list[Rendered]:
-        if not self._render:
+    ) -> _Prompt:
+        if not self._rendering:
             raise NotRendered(SWITCHED_OFF)
         renderer = self._renderers.find(peeked.model, namespace.model)
         if renderer is None:
             raise NotRendered(NO_MODEL)
-        if chat:
-            return [await self._render_pool.chat(renderer, body)]
-        prompts = await self._render_pool.completion(renderer, body)
-        if not prompts:
-            raise NotRendered(NO_PROMPT)
-        return prompts
-
-    def _blocks(
-        self, rendered: Rendered, model: str | None, namespace: Namespace
-    ) -> dict[tuple[str, int], Rendering]:
+        keys = self._pool.rendering_keys(peeked.model)
         root = namespace.root()
-        return {
-            (profile, block_size): Rendering(
-                profile=profile,
-                block_size=block_size,
-                hashes=chain(rendered.token_ids, block_size, root),
-                token_count=len(rendered),
-            )
-            for profile, block_size in self._pool.rendering_keys(model)
-        }
+
+        def work() -> _Prompt:  # hashing, too: a million tokens take ten milliseconds
+            if chat:
+                prompts = [renderer.render_chat(body)]
+            else:
+                prompts = renderer.render_completion(body)
+            if not prompts:
+                raise NotRendered(NO_PROMPT)
+            # Several prompts go to one worker: the longest weighs most.
+            longest = max(prompts, key=len)
+            blocks = _blocks(longest, keys, root)
+            return _Prompt(rendered=longest, blocks=blocks, count=len(prompts))
+
+        return await self._render_pool.run(work, len(body))
+
+
+def _blocks(
+    rendered: Rendered, keys: Iterable[tuple[str, int]], root: int
+) -> dict[tuple[str, int], Rendering]:
+    return {
+        (profile, block_size): Rendering(
+            profile=profile,
+            block_size=block_size,
+            hashes=chain(rendered.token_ids, block_size, root),
+            token_count=len(rendered),
+        )
+        for profile, block_size in keys
+    }
 
 
 def _output_limit(peeked: Peeked) -> int | None:

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from gateway.metrics import Metrics
-from render import Rendered, Renderer, Unrenderable
+from render import Unrenderable
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -51,15 +51,11 @@ class RenderPool:
         self._outstanding = 0
         self._lock = threading.Lock()
 
-    async def chat(self, renderer: Renderer, body: bytes) -> Rendered:
-        """A chat body's ids; raises NotRendered."""
-        return await self._run(lambda: renderer.render_chat(body), len(body))
+    async def run(self, work: Callable[[], T], size: int) -> T:
+        """`work` on a body of `size` bytes, done in a thread; raises NotRendered.
 
-    async def completion(self, renderer: Renderer, body: bytes) -> list[Rendered]:
-        """Each prompt's ids of a completion body; raises NotRendered."""
-        return await self._run(lambda: renderer.render_completion(body), len(body))
-
-    async def _run(self, work: Callable[[], T], size: int) -> T:
+        `work` may raise Unrenderable or NotRendered.
+        """
         if size > self._max_bytes:
             raise NotRendered(TOO_LARGE)
         if self._outstanding >= self._limit:

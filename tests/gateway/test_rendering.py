@@ -4,7 +4,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,25 +23,16 @@ def pool() -> Iterator[RenderPool]:
     pool.close()
 
 
-def renderer(work: Any) -> Any:
-    """Something that renders chats so."""
-    return SimpleNamespace(render_chat=work)
-
-
 async def reason(pool: RenderPool, work: Any, body: bytes = b"{}") -> str:
     """Why it was not rendered."""
     with pytest.raises(NotRendered) as error:
-        await pool.chat(renderer(work), body)
+        await pool.run(lambda: work(body), len(body))
     return error.value.reason
 
 
 async def test_results_come_from_another_thread(pool: RenderPool) -> None:
     """The result is handed on; the loop's thread did not make it."""
-    found: Any = await pool.chat(
-        renderer(lambda body: (body, threading.get_ident())), b"x"
-    )
-    assert found[0] == b"x"
-    assert found[1] != threading.get_ident()
+    assert await pool.run(threading.get_ident, 1) != threading.get_ident()
     assert pool.outstanding == 0
 
 
@@ -62,13 +52,13 @@ async def test_late_work_goes_on_and_counts(pool: RenderPool) -> None:
 async def test_more_than_the_queue_holds(pool: RenderPool) -> None:
     """The third of three is refused at once."""
     release = threading.Event()
-    work = renderer(lambda body: release.wait(5))
-    waiting = [asyncio.create_task(pool.chat(work, b"{}")) for _ in range(2)]
+    wait = [pool.run(lambda: release.wait(5), 2) for _ in range(2)]
+    waiting = [asyncio.create_task(work) for work in wait]
     await asyncio.sleep(0)
     assert await reason(pool, lambda body: None) == FULL
     release.set()
     await asyncio.gather(*waiting)
-    assert await pool.chat(renderer(lambda body: "fine"), b"{}") == "fine"  # type: ignore[comparison-overlap]
+    assert await pool.run(lambda: "fine", 2) == "fine"
 
 
 async def test_too_large(pool: RenderPool) -> None:
@@ -98,10 +88,8 @@ async def test_a_client_that_leaves(pool: RenderPool) -> None:
     """Work that has not begun is taken out of the queue."""
     release = threading.Event()
     begun = threading.Event()
-    first = asyncio.create_task(
-        pool.chat(renderer(lambda body: release.wait(5)), b"{}")
-    )
-    second = asyncio.create_task(pool.chat(renderer(lambda body: begun.set()), b"{}"))
+    first = asyncio.create_task(pool.run(lambda: release.wait(5), 2))
+    second = asyncio.create_task(pool.run(begun.set, 2))
     await asyncio.sleep(0.01)
     second.cancel()
     await asyncio.wait({second})
