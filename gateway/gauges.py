@@ -67,7 +67,7 @@ class Gauges:
             labels=(*OWNER, "state"),
         )
         events = CounterMetricFamily(
-            PREFIX + "kv_events", "KV events applied", labels=(*OWNER, "kind")
+            PREFIX + "kv_events", "KV events decoded", labels=(*OWNER, "kind")
         )
         undecodable = CounterMetricFamily(
             PREFIX + "undecodable_events",

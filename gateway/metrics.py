@@ -52,7 +52,7 @@ class Metrics:
         )
         self.first_token_seconds = self._times(
             "first_token_seconds",
-            "From request to the answer's first byte of content",
+            "From request to the first event of a streamed answer",
             ("worker",),
         )
         self.render_seconds = self._time(
@@ -76,7 +76,7 @@ class Metrics:
 
     def _tokens(self) -> None:
         self.prompt_tokens = self._counter(
-            "prompt_tokens", "Prompt tokens sent", ("worker",)
+            "prompt_tokens", "Prompt tokens of requests answered whole", ("worker",)
         )
         self.reported_prompt_tokens = self._counter(
             "reported_prompt_tokens",
