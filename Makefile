@@ -4,7 +4,7 @@ ARGS ?=
 PIP = .venv/bin/pip --quiet --disable-pip-version-check
 PACKAGES = gateway router render kvindex simworker bench tests
 
-.PHONY: demo test lint types imports coverage format bench clean
+.PHONY: demo test lint types imports coverage format documents bench clean
 
 demo: .venv/installed
 	@.venv/bin/kv-gateway demo $(ARGS)
@@ -29,6 +29,9 @@ coverage: .venv/installed-dev
 format: .venv/installed-dev
 	@.venv/bin/ruff check --fix $(PACKAGES)
 	@.venv/bin/ruff format $(PACKAGES)
+
+documents: .venv/installed-dev
+	@.venv/bin/python -m tests.documents
 
 bench: .venv/installed-dev
 	@.venv/bin/python -m bench $(ARGS)

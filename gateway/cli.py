@@ -1,4 +1,4 @@
-"""The command line: `kv-gateway [serve]`, `demo`, `sim-worker`.
+"""The command line: which sub-command runs, and how a mistake ends.
 
 Every mistake a user can make ends in one line on stderr and exit status 2.
 """

@@ -1,4 +1,4 @@
-"""`kv-gateway serve`: one gateway on one port, until a signal."""
+"""The front door as a process: one gateway on one port, until a signal."""
 
 import asyncio
 import errno

@@ -1,0 +1,87 @@
+"""The generated parts of the documents; `python -m tests.documents` writes them.
+
+Each stands between two marks and is made from what it speaks of: the option table from
+the configuration, the metrics from their registry, the files from their docstrings.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import Metric
+
+from gateway.config import Config
+from gateway.gauges import Gauges
+from gateway.metrics import Labelled, Metrics
+from gateway.options import markdown_table
+from kvindex.index import Indexes
+from router.pool import WorkerPool
+from router.worker import WorkerSpec
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("gateway", "router", "render", "kvindex", "simworker")
+
+
+def options() -> str:
+    """The option table of `serve`."""
+    return markdown_table(Config)
+
+
+def metrics() -> str:
+    """Every metric: what the gateway writes, and what it reads at each scrape."""
+    rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    for metric, labels in _metrics():
+        name = metric.name + ("_total" if metric.type == "counter" else "")
+        cells = (f"`{name}`", metric.type, ", ".join(labels), metric.documentation)
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _metrics() -> Iterator[tuple[Metric, tuple[str, ...]]]:
+    """Each metric and its labels."""
+    for value in vars(Metrics()).values():
+        written = value._metric if isinstance(value, Labelled) else value
+        if isinstance(written, MetricWrapperBase):
+            (metric,) = written.collect()
+            yield metric, tuple(written._labelnames)
+    pool = WorkerPool(clock=lambda: 0.0)
+    pool.add(WorkerSpec(url="http://w1:8000"))
+    for family in Gauges(pool, Indexes(limit_bytes=1)).read():
+        yield family, getattr(family, "_labelnames", ())
+
+
+def files() -> str:
+    """Every file of every room, by the first line of its docstring."""
+    rows = []
+    for room in ROOMS:
+        rows += ["", f"### {room}", "", "| file | what it is |", "|---|---|"]
+        for path in sorted((ROOT / room).rglob("*.py")):
+            if not path.name.startswith("__"):
+                said = ast.get_docstring(ast.parse(path.read_text())) or ""
+                name = path.relative_to(ROOT / room)
+                rows.append(f"| `{name}` | {said.partition(chr(10))[0]} |")
+    return "\n".join(rows) + "\n"
+
+
+PARTS: dict[tuple[str, str], Callable[[], str]] = {
+    ("README.md", "options"): options,
+    ("docs/metrics.md", "metrics"): metrics,
+    ("docs/architecture.md", "files"): files,
+}
+"""(document, mark) -> what stands between `<!-- mark -->` and `<!-- /mark -->`."""
+
+
+def with_part(text: str, mark: str, part: str) -> str:
+    """A document's text with this between its marks; without marks as it was."""
+    begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
+    pattern = f"{re.escape(begin)}.*?{re.escape(end)}"
+    written = f"{begin}\n{part}{end}"
+    return re.sub(pattern, lambda _: written, text, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    for (document, mark), part in PARTS.items():
+        path = ROOT / document
+        path.write_text(with_part(path.read_text(), mark, part()))
