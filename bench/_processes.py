@@ -4,10 +4,13 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
+START_S = 60.0
+STOP_S = 15.0
 
 
 @contextlib.contextmanager
@@ -17,20 +20,32 @@ def running(*words: str) -> Iterator[tuple[int, str]]:
         [sys.executable, "-m", *words], stdout=subprocess.PIPE, text=True
     )
     try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("ready "):
-                break
-        else:
-            raise SystemExit(f"{' '.join(words)} did not start")
-        yield process.pid, line.split()[1]
+        yield process.pid, _ready_url(process)
     finally:
         process.terminate()
-        process.wait(10)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _ready_url(process: "subprocess.Popen[str]") -> str:
+    """What it says once it serves; SystemExit where it does not in time."""
+    assert process.stdout is not None
+    too_long = threading.Timer(START_S, process.kill)
+    too_long.start()
+    try:
+        for line in process.stdout:
+            if line.startswith("ready "):
+                return line.split()[1]
+    finally:
+        too_long.cancel()
+    raise SystemExit(f"{process.args!r} did not start")
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds the process has used, user and system, all threads."""
+    """CPU seconds the process has used, user and system, all threads (Linux)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 

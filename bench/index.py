@@ -20,7 +20,7 @@ ROOT = Namespace(model="bench").root()
 
 def run(argv: Sequence[str]) -> None:
     """Print the costs, each beside a named baseline of the same run."""
-    parser = argparse.ArgumentParser(prog="bench index", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench index", description=__doc__)
     parser.add_argument("--block-size", type=int, default=16)
     parser.add_argument("--batches", type=int, default=400)
     options = parser.parse_args(argv)
