@@ -84,6 +84,19 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.token_ids) // 4
 
 
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt before it is encoded: a text, or ids that were given (as in Rendered).
+
+    `special` is whether the tokenizer adds its special tokens around the text.
+    """
+
+    text: str | None = None
+    given: bytes | None = None
+    special: bool = False
+    cut: Truncation | None = None
+    template_s: float = 0.0
+
+
 class Renderer:
     """Renders chats and completions of one model as one engine does."""
 
@@ -157,10 +170,18 @@ class Renderer:
 
     def render_chat(self, body: bytes | Mapping[str, object]) -> Rendered:
         """The prompt of a chat completion body; raises Unrenderable."""
+        return self.encode(self.chat_prompt(body))
+
+    def render_completion(self, body: bytes | Mapping[str, object]) -> list[Rendered]:
+        """Each prompt of a completion body; raises Unrenderable."""
+        return [self.encode(prompt) for prompt in self.completion_prompts(body)]
+
+    def chat_prompt(self, body: bytes | Mapping[str, object]) -> Prompt:
+        """The text of a chat completion body, not yet encoded; raises Unrenderable."""
         chat = read_chat(body)
         ids = self._profile.forwarded_ids(chat)
         if ids is not None:
-            return self._given(ids, cut=None)
+            return Prompt(given=_packed(ids))
         cut = truncation(chat)
         special = flag(chat.add_special_tokens, "add_special_tokens", default=False)
         if self._refusal is not None:
@@ -172,21 +193,38 @@ class Renderer:
             content_format=self._content_format,
             defaults=self._defaults,
         ).text(self.model.special_tokens)
-        return self._encoded(text, special, cut, time.perf_counter() - start)
+        return Prompt(
+            text=text, special=special, cut=cut, template_s=time.perf_counter() - start
+        )
 
-    def render_completion(self, body: bytes | Mapping[str, object]) -> list[Rendered]:
-        """Each prompt of a completion body; raises Unrenderable."""
+    def completion_prompts(self, body: bytes | Mapping[str, object]) -> list[Prompt]:
+        """Each prompt of a completion body, not yet encoded; raises Unrenderable."""
         completion = read_completion(body)
         cut = truncation(completion)
         special = flag(
             completion.add_special_tokens, "add_special_tokens", default=True
         )
         return [
-            self._encoded(prompt, special, cut)
+            Prompt(text=prompt, special=special, cut=cut)
             if isinstance(prompt, str)
-            else self._given(prompt, cut)
+            else Prompt(given=_packed(prompt), cut=cut)
             for prompt in _prompts(completion)
         ]
+
+    def encode(self, prompt: Prompt) -> Rendered:
+        """The ids of a prompt; raises Unrenderable."""
+        start = time.perf_counter()
+        if prompt.given is not None:
+            ids = _truncated(prompt.given, prompt.cut, 0)
+        else:
+            ids = self._encoded(prompt.text or "", prompt.special, prompt.cut)
+        return Rendered(
+            token_ids=ids,
+            profile=self.profile,
+            text=prompt.text,
+            template_s=prompt.template_s,
+            tokenize_s=time.perf_counter() - start,
+        )
 
     def detokenize(
         self, token_ids: bytes | Sequence[int], *, skip_special_tokens: bool = True
@@ -194,34 +232,15 @@ class Renderer:
         """The text of ids; raises ValueError if these are no ids."""
         return self._encoder.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
-    def _encoded(
-        self, text: str, special: bool, cut: Truncation | None, template_s: float = 0.0
-    ) -> Rendered:
+    def _encoded(self, text: str, special: bool, cut: Truncation | None) -> bytes:
         if len(text) > MAX_TEXT:
             raise Unrenderable("too_large", f"a prompt of {len(text)} characters")
-        start = time.perf_counter()
-        ids = self._encoder.encode(text, add_special_tokens=special and cut is None)
-        if cut is not None:
-            # As tokenizers truncates: room is left for what is added afterwards.
-            ids = _truncated(ids, cut, self._encoder.added_ids if special else 0)
-            ids = self._encoder.surround(ids) if special else ids
-        return Rendered(
-            token_ids=ids,
-            profile=self.profile,
-            text=text,
-            template_s=template_s,
-            tokenize_s=time.perf_counter() - start,
-        )
-
-    def _given(self, ids: Sequence[object], cut: Truncation | None) -> Rendered:
-        packed = _packed(ids)
-        return Rendered(
-            token_ids=packed if cut is None else _truncated(packed, cut, 0),
-            profile=self.profile,
-            text=None,
-            template_s=0.0,
-            tokenize_s=0.0,
-        )
+        if cut is None:
+            return self._encoder.encode(text, add_special_tokens=special)
+        ids = self._encoder.encode(text, add_special_tokens=False)
+        # As tokenizers truncates: room is left for what is added afterwards.
+        ids = _truncated(ids, cut, self._encoder.added_ids if special else 0)
+        return self._encoder.surround(ids) if special else ids
 
 
 def _prompts(body: CompletionBody) -> list[str] | list[list[object]]:
@@ -251,7 +270,9 @@ def _packed(ids: Sequence[object]) -> bytes:
         raise Unrenderable("bad_prompt", str(error)) from error
 
 
-def _truncated(ids: bytes, cut: Truncation, added: int) -> bytes:
+def _truncated(ids: bytes, cut: Truncation | None, added: int) -> bytes:
+    if cut is None:
+        return ids
     kept = 4 * max(cut.tokens - added, 0)
     if kept >= len(ids):
         return ids
