@@ -2,6 +2,19 @@
 
 from render.errors import REASONS, ModelNotFound, Unrenderable
 from render.model import Model
-from render.renderer import Rendered, Renderer
+from render.prompt import Rendered
+from render.refused import RenderRefused
+from render.renderer import Renderer
+from render.service import RenderOptions, RenderService
 
-__all__ = ["REASONS", "Model", "ModelNotFound", "Rendered", "Renderer", "Unrenderable"]
+__all__ = [
+    "REASONS",
+    "Model",
+    "ModelNotFound",
+    "RenderOptions",
+    "RenderRefused",
+    "RenderService",
+    "Rendered",
+    "Renderer",
+    "Unrenderable",
+]

@@ -14,6 +14,7 @@ Reason = Literal[
     "bad_field",  # a field that reaches the prompt has a type the worker refuses
     "bad_messages",  # messages missing, empty or of a shape no template is given
     "bad_prompt",  # a completion's prompt missing, empty or mixed
+    "stored",  # a response that goes on from what only its worker has stored
     "media",  # images, audio, video, files, embeddings
     "request_template",  # the request brings its own chat template
     "no_template",  # the model has no chat template

@@ -28,7 +28,8 @@ PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 class Model(msgspec.Struct, frozen=True, kw_only=True):
     """What a model directory holds.
 
-    `name` is what was asked for, `max_length` the context length in tokens.
+    `name` is what was asked for, `max_length` the context length in tokens,
+    `vocabulary_size` the number of ids the model itself knows.
     `tokenizer_templates` are the chat templates by name ("default", "tool_use", ...);
     `processor_template` is that of a multimodal model's processor.
     `special_tokens` are the template variables `bos_token`, `eos_token` and so on.
@@ -41,6 +42,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     special_tokens: Mapping[str, str]
     tokenizer_templates: Mapping[str, str]
     processor_template: str | None
+    vocabulary_size: int | None = None
 
     @property
     def tokenizer_file(self) -> Path:
@@ -75,7 +77,8 @@ def load_model(path_or_id: str | Path) -> Model:
         name=str(path_or_id),
         path=path,
         model_type=model_type if isinstance(model_type, str) else None,
-        max_length=_max_length(config),
+        max_length=_size(config, "max_position_embeddings"),
+        vocabulary_size=_size(config, "vocab_size"),
         special_tokens=_special_tokens(path, tokenizer_config),
         tokenizer_templates=tokenizer_templates,
         processor_template=processor_template,
@@ -206,11 +209,11 @@ def _token_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _max_length(config: Mapping[str, object]) -> int | None:
-    """The context length; multimodal models keep it with their text part."""
+def _size(config: Mapping[str, object], name: str) -> int | None:
+    """A size in the configuration; multimodal models keep theirs with the text part."""
     nested = config.get("text_config")
     for part in (config, nested if isinstance(nested, dict) else {}):
-        length = part.get("max_position_embeddings")
-        if isinstance(length, int) and length > 0:
-            return length
+        size = part.get(name)
+        if isinstance(size, int) and size > 0:
+            return size
     return None

@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
-from kvindex.blocks import pack_ids
+from kvindex.blocks import unpack_ids
 from render.body import (
     ChatBody,
     CompletionBody,
+    Json,
     Truncation,
     flag,
     read_chat,
     read_completion,
+    read_object,
     truncation,
 )
 from render.content_format import ContentFormat
@@ -28,6 +28,9 @@ from render.encoder import Encoder
 from render.errors import ModelNotFound, Unrenderable
 from render.model import Model, load_model
 from render.profiles import vllm
+from render.prompt import Prompt, Rendered, packed, truncated
+from render.responses import chat_body
+from render.rules import AnswerRules
 from render.template import MAX_TEXT, ChatTemplates
 
 MiB = 1024 * 1024
@@ -42,6 +45,8 @@ class Profile(Protocol):
     """What one engine makes of a chat body (`profiles/`)."""
 
     NAME: str
+    KEEPS_FIRST: bool
+    ANSWERS: AnswerRules
 
     def prepare(
         self,
@@ -58,43 +63,16 @@ class Profile(Protocol):
         """Ids in the body that the engine takes in place of the messages."""
         ...
 
+    def parser_kwargs(self, body: ChatBody, defaults: Mapping[str, object]) -> Json:
+        """The template variables that a reasoning parser is told of."""
+        ...
+
     def refusal(self, model: Model) -> str | None:
         """Why the engine does not use this model's template for chats, if so."""
         ...
 
 
 PROFILES: Mapping[str, Profile] = {vllm.NAME: vllm}
-
-
-class Rendered(msgspec.Struct, frozen=True, kw_only=True):
-    """One prompt as token ids.
-
-    `token_ids` are unsigned 32-bit little-endian; `text` is what was encoded, None if
-    the ids were given. `template_s` and `tokenize_s` are the seconds taken.
-    """
-
-    token_ids: bytes
-    profile: str
-    text: str | None
-    template_s: float
-    tokenize_s: float
-
-    def __len__(self) -> int:
-        """The number of tokens."""
-        return len(self.token_ids) // 4
-
-
-class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt before it is encoded: a text, or ids that were given (as in Rendered).
-
-    `special` is whether the tokenizer adds its special tokens around the text.
-    """
-
-    text: str | None = None
-    given: bytes | None = None
-    special: bool = False
-    cut: Truncation | None = None
-    template_s: float = 0.0
 
 
 class Renderer:
@@ -116,7 +94,7 @@ class Renderer:
         self._refusal = profile.refusal(model)
         self._templates = templates
         self._encoder = encoder
-        self._defaults = defaults
+        self.default_chat_template_kwargs = defaults
         self._content_format = content_format
 
     @classmethod
@@ -176,22 +154,34 @@ class Renderer:
         """Each prompt of a completion body; raises Unrenderable."""
         return [self.encode(prompt) for prompt in self.completion_prompts(body)]
 
-    def chat_prompt(self, body: bytes | Mapping[str, object]) -> Prompt:
-        """The text of a chat completion body, not yet encoded; raises Unrenderable."""
+    def render_responses(self, body: bytes | Mapping[str, object]) -> Rendered:
+        """The prompt of a self-contained responses body; raises Unrenderable."""
+        return self.encode(self.chat_prompt(chat_body(read_object(body))))
+
+    def chat_prompt(
+        self, body: bytes | Mapping[str, object], *, chat_template: str | None = None
+    ) -> Prompt:
+        """The text of a chat completion body, not yet encoded; raises Unrenderable.
+
+        `chat_template` is a template of the request's own that is trusted.
+        """
         chat = read_chat(body)
         ids = self._profile.forwarded_ids(chat)
         if ids is not None:
-            return Prompt(given=_packed(ids))
-        cut = truncation(chat)
+            return Prompt(given=packed(ids))
+        cut = truncation(chat, keep_first=self._profile.KEEPS_FIRST)
         special = flag(chat.add_special_tokens, "add_special_tokens", default=False)
         if self._refusal is not None:
             raise Unrenderable("model_type", self._refusal)
         start = time.perf_counter()
+        templates = self._templates
+        if chat_template is not None:
+            templates = templates.overridden(chat_template)
         text = self._profile.prepare(
             chat,
-            self._templates,
+            templates,
             content_format=self._content_format,
-            defaults=self._defaults,
+            defaults=self.default_chat_template_kwargs,
         ).text(self.model.special_tokens)
         return Prompt(
             text=text, special=special, cut=cut, template_s=time.perf_counter() - start
@@ -200,14 +190,14 @@ class Renderer:
     def completion_prompts(self, body: bytes | Mapping[str, object]) -> list[Prompt]:
         """Each prompt of a completion body, not yet encoded; raises Unrenderable."""
         completion = read_completion(body)
-        cut = truncation(completion)
+        cut = truncation(completion, keep_first=self._profile.KEEPS_FIRST)
         special = flag(
             completion.add_special_tokens, "add_special_tokens", default=True
         )
         return [
             Prompt(text=prompt, special=special, cut=cut)
             if isinstance(prompt, str)
-            else Prompt(given=_packed(prompt), cut=cut)
+            else Prompt(given=packed(prompt), cut=cut)
             for prompt in _prompts(completion)
         ]
 
@@ -215,7 +205,7 @@ class Renderer:
         """The ids of a prompt; raises Unrenderable."""
         start = time.perf_counter()
         if prompt.given is not None:
-            ids = _truncated(prompt.given, prompt.cut, 0)
+            ids = truncated(prompt.given, prompt.cut, 0)
         else:
             ids = self._encoded(prompt.text or "", prompt.special, prompt.cut)
         return Rendered(
@@ -225,6 +215,50 @@ class Renderer:
             template_s=prompt.template_s,
             tokenize_s=time.perf_counter() - start,
         )
+
+    def offsets(self, prompt: Prompt) -> list[tuple[int, int]] | None:
+        """Start and end of each id in the text, in characters; None for given ids.
+
+        Raises Unrenderable.
+        """
+        if prompt.text is None:
+            return None
+        offsets = self._encoder.offsets(prompt.text, add_special_tokens=prompt.special)
+        if prompt.cut is None or prompt.cut.tokens >= len(offsets):
+            return offsets
+        kept = prompt.cut.tokens
+        return (
+            offsets[:kept]
+            if prompt.cut.keep_first
+            else offsets[-kept or len(offsets) :]
+        )
+
+    def answer_so_far(self, token_ids: bytes) -> str:
+        """The text after the last special token: what the answer begins with."""
+        ids = unpack_ids(token_ids)
+        start = len(ids)
+        while start > 0 and ids[start - 1] not in self._encoder.special_ids:
+            start -= 1
+        return self._encoder.decode(ids[start:], skip_special_tokens=False)
+
+    def spelling(self, token_id: int) -> str:
+        """The vocabulary's own spelling of an id; empty for one it does not know."""
+        return self._encoder.spelling(token_id)
+
+    @property
+    def longest_token(self) -> int:
+        """The length of the longest token, in characters; slow the first time."""
+        return self._encoder.longest_token
+
+    def parser_kwargs(self, body: Mapping[str, object]) -> Json:
+        """The template variables a reasoning parser is told; raises Unrenderable."""
+        defaults = self.default_chat_template_kwargs
+        return self._profile.parser_kwargs(read_chat(body), defaults)
+
+    @property
+    def answers(self) -> AnswerRules:
+        """The engine's ways to answer a render request."""
+        return self._profile.ANSWERS
 
     def detokenize(
         self, token_ids: bytes | Sequence[int], *, skip_special_tokens: bool = True
@@ -239,7 +273,7 @@ class Renderer:
             return self._encoder.encode(text, add_special_tokens=special)
         ids = self._encoder.encode(text, add_special_tokens=False)
         # As tokenizers truncates: room is left for what is added afterwards.
-        ids = _truncated(ids, cut, self._encoder.added_ids if special else 0)
+        ids = truncated(ids, cut, self._encoder.added_ids if special else 0)
         return self._encoder.surround(ids) if special else ids
 
 
@@ -258,22 +292,3 @@ def _prompts(body: CompletionBody) -> list[str] | list[list[object]]:
     if kind not in (str, list) or not all(type(p) is kind and p for p in prompt):
         raise Unrenderable("bad_prompt", "prompts are texts, or lists of ids")
     return prompt
-
-
-def _packed(ids: Sequence[object]) -> bytes:
-    # A boolean would be packed as 0 or 1; no engine takes one.
-    if not all(type(token_id) is int for token_id in ids):
-        raise Unrenderable("bad_prompt", "token ids are integers")
-    try:
-        return pack_ids(ids)  # type: ignore[arg-type]  # checked above
-    except ValueError as error:
-        raise Unrenderable("bad_prompt", str(error)) from error
-
-
-def _truncated(ids: bytes, cut: Truncation | None, added: int) -> bytes:
-    if cut is None:
-        return ids
-    kept = 4 * max(cut.tokens - added, 0)
-    if kept >= len(ids):
-        return ids
-    return ids[:kept] if cut.keep_first else ids[len(ids) - kept :]

@@ -1,30 +1,41 @@
-"""One model's render endpoints, without the HTTP: bodies in, JSON-ready answers out."""
+"""One model's render endpoints, without the HTTP: bodies in, JSON-ready answers out.
+
+They answer as the engine of the renderer's profile does, refusals included.
+"""
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from kvindex.blocks import unpack_ids
+from render import fields as tables
+from render.body import Json
+from render.checks import check_chat, check_completion, check_responses
+from render.endpoint import Endpoint
 from render.errors import Unrenderable
-from render.refused import Dialect, RenderRefused, unknown_model
-from render.renderer import Rendered, Renderer
+from render.fields import read_fields
+from render.message_checks import check_messages, check_tools, named_tool
+from render.prompt import Prompt, Rendered
+from render.reasoning import reasoning_ended
+from render.refused import Dialect, RenderRefused, bad_value
+from render.renderer import Renderer
+from render.request import read_request, refused
+from render.responses import chat_body
+from render.sampling import chat_sampling, completion_sampling, responses_sampling
+from render.schema import rendered_request
+from render.tokens import detokenized, models, tokenized
 
-Json = dict[str, Any]
-
-
-def random_id() -> str:
-    """A new request id, as vLLM makes them: 16 hexadecimal digits."""
-    return secrets.token_hex(8)
+MAX_PROMPTS = 4096  # of one completion body
 
 
 class RenderOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a model's render endpoints behave.
 
-    The first of `served_model_names` is what answers call the model; `max_model_len`
-    is in tokens, None: unlimited. The parsers are names of the workers' options.
+    `served_model_names` are the names a request may use; `max_model_len` is in tokens,
+    None: as the model's configuration says. The parsers are named as the workers'
+    options name them.
     """
 
     served_model_names: tuple[str, ...]
@@ -36,10 +47,9 @@ class RenderOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RenderService:
-    """Answers render requests as the engine of its renderer's profile does.
+    """Answers render requests; safe to call from several threads.
 
-    No sockets and no event loop; safe to call from several threads. What is refused
-    is raised as RenderRefused.
+    Every method raises RenderRefused, and nothing else, for what it does not render.
     """
 
     def __init__(
@@ -48,69 +58,242 @@ class RenderService:
         options: RenderOptions,
         *,
         clock: Callable[[], float] = time.time,
-        new_id: Callable[[], str] = random_id,
+        new_id: Callable[[], str] | None = None,
     ) -> None:
         self.renderer = renderer
         self.options = options
+        self._rules = renderer.answers
         self._created = int(clock())
-        self._new_id = new_id
+        self._new_id = new_id or self._random_id
+        self._endpoint = Endpoint(
+            renderer,
+            names=options.served_model_names,
+            limit=options.max_model_len or renderer.model.max_length,
+            trust_template=options.trust_request_chat_template,
+        )
 
     def chat(
         self, body: bytes, *, request_id: str | None = None, prompt_text: bool = False
     ) -> Json:
-        """`POST /v1/chat/completions/render`."""
-        request = self._read(body)
-        try:
-            rendered = self.renderer.render_chat(request)
-        except Unrenderable as error:
-            raise RenderRefused(error.message) from error
-        id_ = "chatcmpl-" + (request_id or request.get("request_id") or self._new_id())
-        return self._answer("chat", id_, rendered, request, prompt_text)
+        """`POST /v1/chat/completions/render`.
+
+        `request_id` is the `X-Request-Id` header; `prompt_text` adds the text.
+        """
+        request = read_request(body)
+        check_chat(request)
+        check_messages(request)
+        check_tools(request.get("tools"))
+        fields = read_fields(request, tables.CHAT)
+        self._endpoint.check_model(fields["model"])
+        if fields["use_beam_search"]:
+            raise RenderRefused("Beam search is not supported by the render endpoint")
+        self._check_tool_parser(fields)
+        output, name = fields["max_tokens"], "max_tokens"
+        if fields["max_completion_tokens"] is not None:
+            output, name = fields["max_completion_tokens"], "max_completion_tokens"
+        limits = self._endpoint.limits(output, name)
+        prompt = self._endpoint.chat_prompt(request, fields)
+        rendered = self._endpoint.encode(prompt, limits, fields)
+        room = self._endpoint.room(rendered)
+        sampling = chat_sampling(
+            fields,
+            max_tokens=_least(output, room),
+            parsed=self._parses,
+            tool_call_parser=self.options.tool_call_parser,
+        )
+        return self._answer(
+            "chat",
+            "chatcmpl-" + (request_id or fields["request_id"] or self._new_id()),
+            (prompt, rendered),
+            (request, fields, sampling),
+            reasoning=self._reasoning(rendered, fields),
+            parser_kwargs=self._parser_kwargs(request),
+            prompt_text=prompt_text or bool(fields["return_prompt_text"]),
+        )
 
     def completions(
         self, body: bytes, *, request_id: str | None = None, prompt_text: bool = False
     ) -> list[Json]:
         """`POST /v1/completions/render`: one item for each prompt."""
-        request = self._read(body)
-        try:
-            items = self.renderer.render_completion(request)
-        except Unrenderable as error:
-            raise RenderRefused(error.message) from error
-        id_ = "cmpl-" + (request_id or request.get("request_id") or self._new_id())
-        return [
-            self._answer("completion", f"{id_}-{i}", item, request, prompt_text)
-            for i, item in enumerate(items)
-        ]
+        request = read_request(body)
+        check_completion(request)
+        fields = read_fields(request, tables.COMPLETION)
+        self._endpoint.check_model(fields["model"])
+        if fields["use_beam_search"]:
+            raise RenderRefused("Beam search is not supported by the render endpoint")
+        limits = self._endpoint.limits(fields["max_tokens"], "max_tokens")
+        prompts = self._completion_prompts(request)
+        id_ = "cmpl-" + (request_id or fields["request_id"] or self._new_id())
+        numbered = self._rules.always_numbered or len(prompts) > 1
+        answers = []
+        for index, prompt in enumerate(prompts):
+            rendered = self._endpoint.encode(prompt, limits, fields)
+            room = self._endpoint.room(rendered)
+            sampling = completion_sampling(
+                fields, max_tokens=_least(fields["max_tokens"], room)
+            )
+            own = unpack_ids(prompt.given) if prompt.given is not None else prompt.text
+            answer = self._answer(
+                "completion",
+                f"{id_}-{index}" if numbered else id_,
+                (prompt, rendered),
+                ({**request, "prompt": own}, fields, sampling),
+                prompt_text=prompt_text,
+            )
+            answers.append(answer)
+        return answers
 
-    def _read(self, body: bytes) -> Json:
+    def responses(
+        self, body: bytes, *, request_id: str | None = None, prompt_text: bool = False
+    ) -> Json:
+        """`POST /v1/responses/render`, for requests that need nothing stored."""
+        request = read_request(body)
+        if request.get("previous_response_id") is not None:
+            raise RenderRefused(
+                "previous_response_id is not supported by the stateless render "
+                "endpoint.",
+                type="invalid_request_error",
+                param="previous_response_id",
+            )
+        check_responses(request)
+        fields = read_fields(request, tables.RESPONSES)
+        self._endpoint.check_model(fields["model"])
+        output = fields["max_output_tokens"]
+        limits = self._endpoint.limits(output, "max_output_tokens")
         try:
-            request = msgspec.json.decode(body)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise RenderRefused(str(error), type="Bad Request") from error
-        if not isinstance(request, dict):
-            raise RenderRefused("not an object", type="Bad Request", param="body")
+            chat = chat_body(request)
+        except Unrenderable as error:
+            raise refused(error, self._endpoint.name) from error
+        prompt = self._endpoint.chat_prompt(chat, fields)
+        cut = {"truncate_prompt_tokens": -1 if fields["truncation"] == "auto" else None}
+        rendered = self._endpoint.encode(prompt, limits, {**fields, **cut})
+        sampling = responses_sampling(
+            fields,
+            max_tokens=_least(output, self._endpoint.room(rendered)),
+            parsed=self._parses,
+        )
+        id_ = request_id or self._new_id()
+        return self._answer(
+            "response",
+            fields["request_id"] or f"resp_{id_}",
+            (prompt, rendered),
+            (request, fields, sampling),
+            parser_kwargs=self._parser_kwargs(chat),
+            prompt_text=prompt_text,
+        )
+
+    def tokenize(self, body: bytes) -> Json:
+        """`POST /tokenize`, of a prompt or of messages."""
+        request = read_request(body)
+        if "messages" in request:
+            check_messages(request)
+            check_tools(request.get("tools"))
+            fields = read_fields(request, tables.TOKENIZE_CHAT)
+            self._endpoint.check_model(fields["model"])
+            known = {*tables.TOKENIZE_CHAT, "messages"}
+            chat = {name: v for name, v in request.items() if name in known}
+            prompt = self._endpoint.chat_prompt(chat, fields)
+        else:
+            fields = read_fields(request, tables.TOKENIZE_TEXT)
+            self._endpoint.check_model(fields["model"])
+            prompt = self._endpoint.text_prompt(request, fields)
+        rendered = self._endpoint.encode(
+            prompt, self._endpoint.limits(None, "max_tokens"), fields, empty=True
+        )
+        return tokenized(
+            self.renderer,
+            rendered,
+            self._endpoint.limit,
+            spelled=bool(fields["return_token_strs"]),
+        )
+
+    def detokenize(self, body: bytes) -> Json:
+        """`POST /detokenize`."""
+        request = read_request(body)
+        self._endpoint.check_model(request.get("model"))
+        return detokenized(self.renderer, request)
+
+    def models(self) -> Json:
+        """`GET /v1/models`."""
         names = self.options.served_model_names
-        if request.get("model") is not None and request["model"] not in names:
-            raise unknown_model(request["model"], names)
-        return request
+        return models(self.renderer, names, self._endpoint.limit, self._created)
+
+    def _completion_prompts(self, request: Json) -> Sequence[Prompt]:
+        try:
+            prompts = self.renderer.completion_prompts(request)
+        except Unrenderable as error:
+            raise refused(error, self._endpoint.name) from error
+        if len(prompts) > MAX_PROMPTS:
+            raise bad_value(f"More than {MAX_PROMPTS} prompts.", "prompt", len(prompts))
+        return prompts
+
+    def _check_tool_parser(self, fields: Json) -> None:
+        choice = fields["tool_choice"]
+        if self.options.tool_call_parser or not self._rules.tools_need_parser:
+            return
+        if not fields["tools"] or choice == "none":
+            return
+        if choice in (None, "auto"):
+            raise RenderRefused(
+                '"auto" tool choice requires --enable-auto-tool-choice and '
+                "--tool-call-parser to be set"
+            )
+        name = named_tool(choice) or choice
+        raise RenderRefused(
+            f'tool_choice="{name}" requires --tool-call-parser to be set'
+        )
+
+    @property
+    def _parses(self) -> bool:
+        return bool(self.options.reasoning_parser or self.options.tool_call_parser)
+
+    def _reasoning(self, rendered: Rendered, fields: Json) -> bool | None:
+        if not fields["include_reasoning"]:
+            return True
+        parser = self.options.reasoning_parser
+        if parser is None:
+            return None
+        begun = self.renderer.answer_so_far(rendered.token_ids)
+        ended = reasoning_ended(begun, parser)
+        return self._rules.unsaid_reasoning if ended is None else ended
+
+    def _parser_kwargs(self, chat: Json) -> Json | None:
+        if self.options.reasoning_parser is None:
+            return None
+        return {"chat_template_kwargs": self.renderer.parser_kwargs(chat)}
 
     def _answer(
         self,
         kind: str,
         id_: str,
-        rendered: Rendered,
-        request: Mapping[str, object],
+        rendering: tuple[Prompt, Rendered],
+        asked: tuple[Json, Json, Json],
+        *,
+        reasoning: bool | None = None,
+        parser_kwargs: Json | None = None,
         prompt_text: bool,
     ) -> Json:
-        answer: Json = {
-            "schema_version": 1,
-            "kind": kind,
-            "request_id": id_,
-            "token_ids": unpack_ids(rendered.token_ids),
-            "model": request.get("model") or self.options.served_model_names[0],
-            "cache_salt": request.get("cache_salt"),
-            "reasoning_ended": None,
-            "reasoning_parser_kwargs": None,
-            "request": request,
-        }
-        return {**answer, "prompt": rendered.text} if prompt_text else answer
+        prompt, rendered = rendering
+        request, fields, sampling = asked
+        answer = rendered_request(
+            kind,
+            request_id=id_,
+            token_ids=unpack_ids(rendered.token_ids),
+            token_offsets=self._endpoint.offsets(prompt, fields),
+            sampling_params=sampling,
+            fields=fields,
+            reasoning_ended=reasoning,
+            reasoning_parser_kwargs=parser_kwargs,
+            request=request,
+            dialect=self.options.dialect,
+        )
+        return {**answer, "prompt_text": prompt.text} if prompt_text else answer
+
+    def _random_id(self) -> str:
+        return secrets.token_hex(self._rules.id_digits // 2)
+
+
+def _least(asked: int | None, room: int | None) -> int | None:
+    """What may be generated: what is asked for, within what is left of the context."""
+    known = [value for value in (asked, room) if value is not None]
+    return min(known) if known else None

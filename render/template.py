@@ -74,10 +74,12 @@ class ChatTemplates:
         given: ChatTemplate | None,
         processor: ChatTemplate | None,
         tokenizer: Mapping[str, ChatTemplate],
+        environment: jinja2.Environment | None = None,
     ) -> None:
         self._given = given
         self._processor = processor
         self._tokenizer = tokenizer
+        self._environment = environment or chat_environment()
 
     @classmethod
     def load(
@@ -102,6 +104,20 @@ class ChatTemplates:
             if source is None
             else _compile(source, environment, model, "processor"),
             tokenizer=named,
+            environment=environment,
+        )
+
+    def overridden(self, source: str) -> "ChatTemplates":
+        """The same with a request's own template; raises Unrenderable."""
+        try:
+            given = ChatTemplate(source, self._environment)
+        except (jinja2.TemplateError, RecursionError) as error:
+            raise Unrenderable("template_error", str(error)) from error
+        return ChatTemplates(
+            given=given,
+            processor=self._processor,
+            tokenizer=self._tokenizer,
+            environment=self._environment,
         )
 
     def choose(self, *, tools: bool, processor_first: bool) -> ChatTemplate:

@@ -22,9 +22,14 @@ from render.messages import (
     text_part,
 )
 from render.model import Model
+from render.rules import AnswerRules
 from render.template import ChatTemplates
 
 NAME = "vllm"
+KEEPS_FIRST = False  # a prompt that is cut keeps its last tokens
+ANSWERS = AnswerRules(
+    ids_field=("kv_transfer_params", "prompt_token_ids"), tools_need_parser=True
+)
 
 # Model types whose prompts vLLM writes itself (`vllm/renderers/`).
 OWN_RENDERERS = {
@@ -68,7 +73,7 @@ def prepare(
     `content_format` overrides what the template seems to want, `defaults` are the
     server's own template variables. Raises Unrenderable.
     """
-    variables = _variables(body, defaults)
+    variables = template_variables(body, defaults)
     tools = variables.pop("tools", None)
     documents = variables.pop("documents", None)
     for name, value in (("tools", tools), ("documents", documents)):
@@ -100,7 +105,7 @@ def prepare(
 
 def forwarded_ids(body: ChatBody) -> list[object] | None:
     """Token ids that the client gives itself: vLLM takes them instead of messages."""
-    if not isinstance(body.kv_transfer_params, dict):
+    if not isinstance(body.kv_transfer_params, dict) or body.echo:
         return None
     ids = body.kv_transfer_params.get("prompt_token_ids")
     if not isinstance(ids, list) or not ids:
@@ -111,6 +116,13 @@ def forwarded_ids(body: ChatBody) -> list[object] | None:
     return None if any(is_media(part) for part in parts) else ids
 
 
+def parser_kwargs(body: ChatBody, defaults: Mapping[str, object]) -> Json:
+    """The template variables a reasoning parser is told: all but the tools."""
+    variables = template_variables(body, defaults)
+    variables.pop("tools", None)
+    return {"cohere_format": "cmd4", **variables}
+
+
 def refusal(model: Model) -> str | None:
     """Why vLLM renders this model's chats by other means than its template, if so."""
     reason = OWN_RENDERERS.get(model.model_type or "")
@@ -119,7 +131,7 @@ def refusal(model: Model) -> str | None:
     return reason
 
 
-def _variables(body: ChatBody, defaults: Mapping[str, object]) -> Json:
+def template_variables(body: ChatBody, defaults: Mapping[str, object]) -> Json:
     """Template variables; the request's fields win over its kwargs, these over ours."""
     kwargs = mapping(body.chat_template_kwargs, "chat_template_kwargs")
     if body.chat_template is not None or kwargs.get("chat_template") is not None:

@@ -1,0 +1,20 @@
+"""What differs between the engines in what a render endpoint answers."""
+
+import msgspec
+
+
+class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine's ways; each profile holds its own.
+
+    `id_digits` is the length of a new request id, `always_numbered` whether a single
+    completion's id ends in its index too. `unsaid_reasoning` is `reasoning_ended` where
+    the prompt does not say. `tools_need_parser` is whether tools are refused without a
+    tool-call parser. `ids_field` is where a chat body may bring its own token ids.
+    """
+
+    ids_field: tuple[str, ...]
+
+    id_digits: int = 16
+    always_numbered: bool = False
+    unsaid_reasoning: bool | None = False
+    tools_need_parser: bool = False
