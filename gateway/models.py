@@ -6,11 +6,13 @@ only until the gateway is first ready.
 """
 
 import logging
-import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from gateway.config import Config
 from gateway.errors import ConfigError
+from gateway.loading import load_renderer
+from gateway.shared_config import DEFAULT_PROFILE
 from render import ModelNotFound, Renderer
 from router.models import ListedModel
 
@@ -24,6 +26,7 @@ class Renderers:
         self._config = config
         self._by_name: dict[str, Renderer] = {}
         self._for_any: Renderer | None = None
+        self._siblings: dict[tuple[Path, str], Renderer] = {}
         self._tried: set[str] = set()
 
     @property
@@ -40,7 +43,7 @@ class Renderers:
             raise ConfigError("--model: several models need names: NAME=DIR_OR_ID")
         for name, source in self._config.model:
             try:
-                renderer = self._load(source)
+                renderer = load_renderer(self._config, source, DEFAULT_PROFILE)
             except ModelNotFound as error:
                 raise ConfigError(f"--model {source}: {error}") from None
             if name is None:
@@ -78,7 +81,7 @@ class Renderers:
         reasons = []
         for source in dict.fromkeys(sources):
             try:
-                return self._load(source)
+                return load_renderer(self._config, source, DEFAULT_PROFILE)
             except ModelNotFound as error:
                 reasons.append(str(error))
         log.warning(
@@ -96,23 +99,24 @@ class Renderers:
             model.parent is not None or model.id in self._tried for model in models
         )
 
-    def find(self, model: str | None, base: str) -> Renderer | None:
-        """The renderer for a request's model, else for its base model."""
-        found = self._by_name.get(model) if model is not None else None
-        return found or self._by_name.get(base) or self._for_any
+    @property
+    def names(self) -> list[str]:
+        """The model names that renderers were loaded for by name."""
+        return list(self._by_name)
 
-    def _load(self, source: str) -> Renderer:
-        begun = time.monotonic()
-        config = self._config
-        renderer = Renderer.load(
-            source,
-            encoder=config.encoder,
-            chat_template=config.chat_template,
-            default_chat_template_kwargs=config.default_chat_template_kwargs,
-            chat_template_content_format=config.chat_template_content_format,
-        )
-        took = time.monotonic() - begun
-        log.info(
-            "model %s loaded in %.1f s, encoder %s", source, took, renderer.encoder_name
-        )
-        return renderer
+    def find(
+        self, model: str | None, base: str, profile: str = DEFAULT_PROFILE
+    ) -> Renderer | None:
+        """The renderer for a request's model, else for its base model.
+
+        It renders as the engine of that profile does.
+        """
+        found = self._by_name.get(model) if model is not None else None
+        found = found or self._by_name.get(base) or self._for_any
+        if found is None or found.profile == profile:
+            return found
+        key = (found.model.path, profile)
+        sibling = self._siblings.get(key)
+        if sibling is None:
+            sibling = self._siblings[key] = found.with_profile(profile)
+        return sibling

@@ -1,4 +1,4 @@
-"""The front door as a process: one gateway on one port, until a signal."""
+"""A server of ours as a process: on one port, until a signal."""
 
 import asyncio
 import errno
@@ -6,14 +6,14 @@ import gc
 import logging
 import signal
 import sys
+from typing import Protocol
 
 import uvloop
 from aiohttp import web
 
-from gateway.app import Gateway
-from gateway.config import Config
 from gateway.errors import ConfigError
 from gateway.server import make_runner
+from gateway.shared_config import SharedConfig
 
 log = logging.getLogger(__name__)
 
@@ -21,11 +21,22 @@ SWITCH_S = 0.001
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def serve(config: Config) -> int:
+class Server(Protocol):
+    """The gateway, or the render server: loaded, and about to serve."""
+
+    async def start(self) -> web.Application:
+        """Begin; the application to serve."""
+        ...
+
+    async def stop(self) -> None:
+        """End what `start` began."""
+        ...
+
+
+def serve(server: Server, config: SharedConfig, port: int) -> int:
     """Serve until SIGTERM or SIGINT; exit status 0. Raises ConfigError."""
-    gateway = Gateway(config)
     shorten_pauses()
-    uvloop.run(_serve(gateway))
+    uvloop.run(_serve(server, config, port))
     return 0
 
 
@@ -40,7 +51,7 @@ def shorten_pauses() -> None:
     gc.freeze()
 
 
-async def _serve(gateway: Gateway) -> None:
+async def _serve(server: Server, config: SharedConfig, port: int) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -51,28 +62,30 @@ async def _serve(gateway: Gateway) -> None:
 
     for number in SIGNALS:
         loop.add_signal_handler(number, stop)
-    app = await gateway.start()
+    app = await server.start()
     try:
-        runner = make_runner(app, shutdown_s=gateway.config.shutdown_grace)
+        runner = make_runner(app, shutdown_s=config.shutdown_grace)
         await runner.setup()
         try:
-            print(f"ready {await _listen(runner, gateway.config)}", flush=True)  # noqa: T201
+            url = await _listen(runner, config.host, port)
+            print(f"ready {url}", flush=True)  # noqa: T201 - what others wait for
             await stopped.wait()
         finally:
             await runner.cleanup()
     finally:
-        await gateway.stop()
+        await server.stop()
 
 
-async def _listen(runner: web.AppRunner, config: Config) -> str:
+async def _listen(runner: web.AppRunner, host: str, port: int) -> str:
     """Open the port; the URL it is reached by."""
-    site = web.TCPSite(runner, config.host, config.port, reuse_address=True)
+    site = web.TCPSite(runner, host, port, reuse_address=True)
     try:
         await site.start()
     except OSError as error:
-        where = f"{config.host}:{config.port}"
+        where = f"{host}:{port}"
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(f"--port: {where} is in use") from None
         raise ConfigError(f"cannot listen on {where}: {error.strerror}") from None
-    host, port = runner.addresses[0][:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    address, bound = runner.addresses[0][:2]
+    shown = f"[{address}]" if ":" in address else address
+    return f"http://{shown}:{bound}"

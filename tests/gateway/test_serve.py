@@ -6,7 +6,6 @@ from contextlib import closing
 import pytest
 from aiohttp import web
 
-from gateway.config import Config
 from gateway.errors import ConfigError
 from gateway.serve import _listen
 
@@ -16,7 +15,7 @@ async def listen(host: str, port: int = 0) -> str:
     runner = web.AppRunner(web.Application())
     await runner.setup()
     try:
-        return await _listen(runner, Config(host=host, port=port))
+        return await _listen(runner, host, port)
     finally:
         await runner.cleanup()
 
