@@ -29,6 +29,16 @@ def detect_content_format(template: nodes.Template) -> ContentFormat:
         return "string"
 
 
+def looped_contents(template: nodes.Template) -> frozenset[str]:
+    """The variables whose `content` a parsed template loops over."""
+    loops = (_accessed(_bare(loop.iter)) for loop in template.find_all(nodes.For))
+    return frozenset(
+        found[0].name
+        for found in loops
+        if found and found[1] == "content" and isinstance(found[0], nodes.Name)
+    )
+
+
 def _loops_over_content(root: nodes.Template) -> bool:
     messages = _message_variables(root)
     macro_loops = dict(_loops_in_macros(root, messages))

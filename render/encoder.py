@@ -138,6 +138,10 @@ class Encoder:
             raise Unrenderable("tokenizer_error", str(error)) from error
         return list(encoding.offsets)
 
+    def after(self) -> bytes:
+        """What the tokenizer adds after a text."""
+        return self._after
+
     def surround(self, ids: bytes) -> bytes:
         """Add the special tokens of the tokenizer's post-processor to ids."""
         return self._before + ids + self._after

@@ -30,14 +30,21 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt before it is encoded: a text, or ids that were given (as in Rendered).
 
-    `special` is whether the tokenizer adds its special tokens around the text.
+    `special` is whether the tokenizer adds its special tokens around the text;
+    `appended` is text that follows it and is encoded apart.
     """
 
     text: str | None = None
     given: bytes | None = None
     special: bool = False
     cut: Truncation | None = None
+    appended: str = ""
     template_s: float = 0.0
+
+    @property
+    def whole_text(self) -> str | None:
+        """All of the text; None if ids were given."""
+        return None if self.text is None else self.text + self.appended
 
 
 def packed(ids: Sequence[object]) -> bytes:

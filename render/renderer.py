@@ -6,13 +6,13 @@ and no event loop; safe to call from several threads.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+
+import msgspec
 
 from kvindex.blocks import unpack_ids
 from render.body import (
-    ChatBody,
     CompletionBody,
     Json,
     Truncation,
@@ -23,56 +23,23 @@ from render.body import (
     truncation,
 )
 from render.content_format import ContentFormat
-from render.conversation import Conversation
 from render.encoder import Encoder
 from render.errors import ModelNotFound, Unrenderable
 from render.model import Model, load_model
-from render.profiles import vllm
+from render.profile import PROFILES, Profile
 from render.prompt import Prompt, Rendered, packed, truncated
 from render.responses import chat_body
 from render.rules import AnswerRules
+from render.switches import SWITCHES, switched
 from render.template import MAX_TEXT, ChatTemplates
 
 MiB = 1024 * 1024
+TOKENIZER_MODES = ("auto", "hf", "fast")  # all of them the fast tokenizer
 CONTENT_FORMATS: Mapping[str, ContentFormat | None] = {
     "auto": None,
     "string": "string",
     "openai": "openai",
 }
-
-
-class Profile(Protocol):
-    """What one engine makes of a chat body (`profiles/`)."""
-
-    NAME: str
-    KEEPS_FIRST: bool
-    ANSWERS: AnswerRules
-
-    def prepare(
-        self,
-        body: ChatBody,
-        templates: ChatTemplates,
-        *,
-        content_format: ContentFormat | None,
-        defaults: Mapping[str, object],
-    ) -> Conversation:
-        """The conversation shown to the template; raises Unrenderable."""
-        ...
-
-    def forwarded_ids(self, body: ChatBody) -> list[object] | None:
-        """Ids in the body that the engine takes in place of the messages."""
-        ...
-
-    def parser_kwargs(self, body: ChatBody, defaults: Mapping[str, object]) -> Json:
-        """The template variables that a reasoning parser is told of."""
-        ...
-
-    def refusal(self, model: Model) -> str | None:
-        """Why the engine does not use this model's template for chats, if so."""
-        ...
-
-
-PROFILES: Mapping[str, Profile] = {vllm.NAME: vllm}
 
 
 class Renderer:
@@ -87,8 +54,10 @@ class Renderer:
         encoder: Encoder,
         defaults: Mapping[str, object],
         content_format: ContentFormat | None,
+        switches: Collection[str] = (),
     ) -> None:
         self.model = model
+        self._switches = frozenset(switches)
         self.profile = profile.NAME
         self._profile = profile
         self._refusal = profile.refusal(model)
@@ -102,17 +71,22 @@ class Renderer:
         cls,
         path_or_id: str | Path,
         *,
-        profile: str = vllm.NAME,
+        profile: str = "vllm",
         encoder: str = "auto",
         chat_template: str | None = None,
         default_chat_template_kwargs: Mapping[str, object] | None = None,
         chat_template_content_format: str = "auto",
+        switches: Collection[str] = (),
+        tokenizer: str | Path | None = None,
+        tokenizer_mode: str = "auto",
+        revision: str | None = None,
         segment_cache_bytes: int = 64 * MiB,
         clock: Callable[[], float] = time.time,
     ) -> "Renderer":
         """Load a model directory, or a hub id from the local cache; takes a second.
 
-        The chat template options are those of the worker. `encoder` is "auto",
+        The chat template options are those of the worker, `switches` names what its
+        release of transformers does to messages (`switches.py`). `encoder` is "auto",
         "fastokens" or "tokenizers"; `clock` (epoch seconds) is what templates that
         print the date read. Raises ModelNotFound.
         """
@@ -120,7 +94,17 @@ class Renderer:
             raise ModelNotFound(f"no profile {profile!r}: one of {', '.join(PROFILES)}")
         if chat_template_content_format not in CONTENT_FORMATS:
             raise ModelNotFound(f"no content format {chat_template_content_format!r}")
-        model = load_model(path_or_id)
+        for switch in switches:
+            if switch not in SWITCHES:
+                raise ModelNotFound(
+                    f"no switch {switch!r}: one of {', '.join(SWITCHES)}"
+                )
+        if tokenizer_mode not in TOKENIZER_MODES:
+            raise ModelNotFound(
+                f"tokenizer mode {tokenizer_mode!r} is not supported: "
+                f"one of {', '.join(TOKENIZER_MODES)}"
+            )
+        model = load_model(path_or_id, tokenizer=tokenizer, revision=revision)
         templates = ChatTemplates.load(model, chat_template=chat_template, clock=clock)
         return cls(
             model=model,
@@ -134,6 +118,7 @@ class Renderer:
             ),
             defaults=default_chat_template_kwargs or {},
             content_format=CONTENT_FORMATS[chat_template_content_format],
+            switches=switches,
         )
 
     @property
@@ -177,14 +162,21 @@ class Renderer:
         templates = self._templates
         if chat_template is not None:
             templates = templates.overridden(chat_template)
-        text = self._profile.prepare(
+        conversation = self._profile.prepare(
             chat,
             templates,
             content_format=self._content_format,
             defaults=self.default_chat_template_kwargs,
-        ).text(self.model.special_tokens)
+        )
+        if self._switches:
+            shown = switched(conversation.messages, self._switches)
+            conversation = msgspec.structs.replace(conversation, messages=shown)
         return Prompt(
-            text=text, special=special, cut=cut, template_s=time.perf_counter() - start
+            text=conversation.text(self.model.special_tokens),
+            special=special,
+            cut=cut,
+            appended=conversation.appended,
+            template_s=time.perf_counter() - start,
         )
 
     def completion_prompts(self, body: bytes | Mapping[str, object]) -> list[Prompt]:
@@ -208,20 +200,23 @@ class Renderer:
             ids = truncated(prompt.given, prompt.cut, 0)
         else:
             ids = self._encoded(prompt.text or "", prompt.special, prompt.cut)
+            if prompt.appended:
+                ids += self._encoded(prompt.appended, False, None)
+                ids += self._encoder.after()
         return Rendered(
             token_ids=ids,
             profile=self.profile,
-            text=prompt.text,
+            text=prompt.whole_text,
             template_s=prompt.template_s,
             tokenize_s=time.perf_counter() - start,
         )
 
     def offsets(self, prompt: Prompt) -> list[tuple[int, int]] | None:
-        """Start and end of each id in the text, in characters; None for given ids.
+        """Start and end of each id in the text, in characters; None for ids of no text.
 
         Raises Unrenderable.
         """
-        if prompt.text is None:
+        if prompt.text is None or prompt.appended:
             return None
         offsets = self._encoder.offsets(prompt.text, add_special_tokens=prompt.special)
         if prompt.cut is None or prompt.cut.tokens >= len(offsets):

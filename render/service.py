@@ -287,7 +287,7 @@ class RenderService:
             request=request,
             dialect=self.options.dialect,
         )
-        return {**answer, "prompt_text": prompt.text} if prompt_text else answer
+        return {**answer, "prompt_text": prompt.whole_text} if prompt_text else answer
 
     def _random_id(self) -> str:
         return secrets.token_hex(self._rules.id_digits // 2)

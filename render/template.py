@@ -20,7 +20,11 @@ from jinja2 import meta, nodes
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from render.content_format import ContentFormat, detect_content_format
+from render.content_format import (
+    ContentFormat,
+    detect_content_format,
+    looped_contents,
+)
 from render.errors import ModelNotFound, Unrenderable
 from render.model import Model
 
@@ -33,7 +37,8 @@ class ChatTemplate:
     """One compiled template.
 
     `variables` are the names it reads from its context; `content_format` whether it
-    wants content as a string or as parts; `knows_developer` whether it mentions the
+    wants content as a string or as parts, `looped_contents` the variables whose content
+    it loops over; `knows_developer` whether it mentions the
     developer role.
     """
 
@@ -43,6 +48,7 @@ class ChatTemplate:
         self.source = source
         self.variables = frozenset(meta.find_undeclared_variables(parsed))
         self.content_format: ContentFormat = detect_content_format(parsed)
+        self.looped_contents = looped_contents(parsed)
         self.knows_developer = any(
             quoted in source for quoted in ('"developer"', "'developer'")
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from render.body import ChatBody, Json, flag, is_list_of_objects, mapping
 from render.content_format import ContentFormat
-from render.conversation import Conversation
+from render.conversation import TEMPLATE_PARAMETERS, Conversation
 from render.errors import Unrenderable
 from render.messages import (
     content_parts,
@@ -42,22 +42,6 @@ OWN_RENDERERS = {
 }
 # vLLM takes a repository with these files for a Mistral one.
 MISTRAL_FILES = ("tekken.json", "tokenizer.model.v*")
-# Parameters of `apply_chat_template` itself: never variables of a template.
-TEMPLATE_PARAMETERS = frozenset(
-    {
-        "conversation",
-        "messages",
-        "continue_final_message",
-        "padding",
-        "truncation",
-        "max_length",
-        "return_tensors",
-        "return_dict",
-        "return_assistant_tokens_mask",
-        "sanitize_control_tokens",
-        "tokenizer_kwargs",
-    }
-)
 BILLING_HEADER = "x-anthropic-billing-header"
 
 
