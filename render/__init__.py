@@ -2,10 +2,11 @@
 
 from render.errors import REASONS, ModelNotFound, Unrenderable
 from render.model import Model
+from render.options import RenderOptions
 from render.prompt import Rendered
 from render.refused import RenderRefused
 from render.renderer import Renderer
-from render.service import RenderOptions, RenderService
+from render.service import RenderService
 
 __all__ = [
     "REASONS",

@@ -91,16 +91,18 @@ class Endpoint:
         self,
         prompt: Prompt,
         limits: Limits | None,
-        fields: Json,
         *,
+        truncate: int | None = None,
+        keep_first: bool = False,
         empty: bool = False,
     ) -> Rendered:
-        """The ids, within the limits; `empty` allows for none."""
-        truncate = fields.get("truncate_prompt_tokens")
+        """The ids, within the limits; `empty` allows for none.
+
+        `truncate` is what the request says of it: -1 is what leaves room for an answer.
+        """
         if limits is not None:
             limits.check_request(truncate)
             if prompt.cut is None and truncate == -1:
-                keep_first = fields.get("truncation_side") == "right"
                 cut = limits.truncation(truncate, keep_first=keep_first)
                 prompt = msgspec.structs.replace(prompt, cut=cut)
             if prompt.text is not None and prompt.cut is None:

@@ -29,8 +29,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """What a model directory holds.
 
     `name` is what was asked for, `max_length` the context length in tokens,
-    `vocabulary_size` the number of ids the model itself knows; `tokenizer_path` is where
-    its tokenizer is, None: with the model.
+    `vocabulary_size` the number of ids the model itself knows; `tokenizer_path` is
+    where its tokenizer is, None: with the model.
     `tokenizer_templates` are the chat templates by name ("default", "tool_use", ...);
     `processor_template` is that of a multimodal model's processor.
     `special_tokens` are the template variables `bos_token`, `eos_token` and so on.

@@ -16,7 +16,6 @@ class Profile(Protocol):
     """What one engine makes of a chat body (`profiles/`)."""
 
     NAME: str
-    KEEPS_FIRST: bool
     ANSWERS: AnswerRules
 
     def prepare(

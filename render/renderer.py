@@ -121,6 +121,23 @@ class Renderer:
             switches=switches,
         )
 
+    def with_profile(self, profile: str) -> "Renderer":
+        """The same model as another engine renders it; loads nothing.
+
+        Raises ModelNotFound for a profile that there is not.
+        """
+        if profile not in PROFILES:
+            raise ModelNotFound(f"no profile {profile!r}: one of {', '.join(PROFILES)}")
+        return Renderer(
+            model=self.model,
+            profile=PROFILES[profile],
+            templates=self._templates,
+            encoder=self._encoder,
+            defaults=self.default_chat_template_kwargs,
+            content_format=self._content_format,
+            switches=self._switches,
+        )
+
     @property
     def encoder_name(self) -> str:
         """The library that encodes: "fastokens" or "tokenizers"."""
@@ -154,7 +171,7 @@ class Renderer:
         ids = self._profile.forwarded_ids(chat)
         if ids is not None:
             return Prompt(given=packed(ids))
-        cut = truncation(chat, keep_first=self._profile.KEEPS_FIRST)
+        cut = truncation(chat, keep_first=self.answers.keeps_first)
         special = flag(chat.add_special_tokens, "add_special_tokens", default=False)
         if self._refusal is not None:
             raise Unrenderable("model_type", self._refusal)
@@ -182,7 +199,7 @@ class Renderer:
     def completion_prompts(self, body: bytes | Mapping[str, object]) -> list[Prompt]:
         """Each prompt of a completion body, not yet encoded; raises Unrenderable."""
         completion = read_completion(body)
-        cut = truncation(completion, keep_first=self._profile.KEEPS_FIRST)
+        cut = truncation(completion, keep_first=self.answers.keeps_first)
         special = flag(
             completion.add_special_tokens, "add_special_tokens", default=True
         )

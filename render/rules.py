@@ -2,6 +2,8 @@
 
 import msgspec
 
+from render.fields import EFFORTS
+
 
 class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
     """One engine's ways; each profile holds its own.
@@ -10,6 +12,8 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
     completion's id ends in its index too. `unsaid_reasoning` is `reasoning_ended` where
     the prompt does not say. `tools_need_parser` is whether tools are refused without a
     tool-call parser. `ids_field` is where a chat body may bring its own token ids.
+    `keeps_first` is whether a prompt that is cut keeps its first tokens, not its last;
+    `efforts` are the levels of reasoning that are taken, none: any, numbers too.
     """
 
     ids_field: tuple[str, ...]
@@ -18,3 +22,5 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
     always_numbered: bool = False
     unsaid_reasoning: bool | None = False
     tools_need_parser: bool = False
+    keeps_first: bool = False
+    efforts: tuple[str, ...] = EFFORTS

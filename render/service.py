@@ -6,8 +6,7 @@ They answer as the engine of the renderer's profile does, refusals included.
 import secrets
 import time
 from collections.abc import Callable, Sequence
-
-import msgspec
+from typing import TypedDict
 
 from kvindex.blocks import unpack_ids
 from render import fields as tables
@@ -15,11 +14,12 @@ from render.body import Json
 from render.checks import check_chat, check_completion, check_responses
 from render.endpoint import Endpoint
 from render.errors import Unrenderable
-from render.fields import read_fields
+from render.fields import Field, read_fields
 from render.message_checks import check_messages, check_tools, named_tool
+from render.options import RenderOptions
 from render.prompt import Prompt, Rendered
 from render.reasoning import reasoning_ended
-from render.refused import Dialect, RenderRefused, bad_value
+from render.refused import RenderRefused, bad_value
 from render.renderer import Renderer
 from render.request import read_request, refused
 from render.responses import chat_body
@@ -27,23 +27,13 @@ from render.sampling import chat_sampling, completion_sampling, responses_sampli
 from render.schema import rendered_request
 from render.tokens import detokenized, models, tokenized
 
+UNCUT: Json = {"truncate_prompt_tokens": None, "truncation_side": None}
 MAX_PROMPTS = 4096  # of one completion body
 
 
-class RenderOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model's render endpoints behave.
-
-    `served_model_names` are the names a request may use; `max_model_len` is in tokens,
-    None: as the model's configuration says. The parsers are named as the workers'
-    options name them.
-    """
-
-    served_model_names: tuple[str, ...]
-    max_model_len: int | None = None
-    reasoning_parser: str | None = None
-    tool_call_parser: str | None = None
-    trust_request_chat_template: bool = False
-    dialect: Dialect = "union"
+class _Truncation(TypedDict):
+    truncate: int | None
+    keep_first: bool
 
 
 class RenderService:
@@ -63,6 +53,9 @@ class RenderService:
         self.renderer = renderer
         self.options = options
         self._rules = renderer.answers
+        efforts = self._rules.efforts
+        effort = Field("text", choices=efforts) if efforts else Field("any")
+        self._chat_fields = {**tables.CHAT, "reasoning_effort": effort}
         self._created = int(clock())
         self._new_id = new_id or self._random_id
         self._endpoint = Endpoint(
@@ -83,7 +76,7 @@ class RenderService:
         check_chat(request)
         check_messages(request)
         check_tools(request.get("tools"))
-        fields = read_fields(request, tables.CHAT)
+        fields = read_fields(request, self._chat_fields)
         self._endpoint.check_model(fields["model"])
         if fields["use_beam_search"]:
             raise RenderRefused("Beam search is not supported by the render endpoint")
@@ -93,7 +86,12 @@ class RenderService:
             output, name = fields["max_completion_tokens"], "max_completion_tokens"
         limits = self._endpoint.limits(output, name)
         prompt = self._endpoint.chat_prompt(request, fields)
-        rendered = self._endpoint.encode(prompt, limits, fields)
+        rendered = self._endpoint.encode(
+            prompt,
+            limits,
+            # Ids that are given are taken as they are.
+            **self._truncation(fields if prompt.given is None else UNCUT),
+        )
         room = self._endpoint.room(rendered)
         sampling = chat_sampling(
             fields,
@@ -127,7 +125,7 @@ class RenderService:
         numbered = self._rules.always_numbered or len(prompts) > 1
         answers = []
         for index, prompt in enumerate(prompts):
-            rendered = self._endpoint.encode(prompt, limits, fields)
+            rendered = self._endpoint.encode(prompt, limits, **self._truncation(fields))
             room = self._endpoint.room(rendered)
             sampling = completion_sampling(
                 fields, max_tokens=_least(fields["max_tokens"], room)
@@ -165,8 +163,8 @@ class RenderService:
         except Unrenderable as error:
             raise refused(error, self._endpoint.name) from error
         prompt = self._endpoint.chat_prompt(chat, fields)
-        cut = {"truncate_prompt_tokens": -1 if fields["truncation"] == "auto" else None}
-        rendered = self._endpoint.encode(prompt, limits, {**fields, **cut})
+        truncate = -1 if fields["truncation"] == "auto" else None
+        rendered = self._endpoint.encode(prompt, limits, truncate=truncate)
         sampling = responses_sampling(
             fields,
             max_tokens=_least(output, self._endpoint.room(rendered)),
@@ -197,9 +195,8 @@ class RenderService:
             fields = read_fields(request, tables.TOKENIZE_TEXT)
             self._endpoint.check_model(fields["model"])
             prompt = self._endpoint.text_prompt(request, fields)
-        rendered = self._endpoint.encode(
-            prompt, self._endpoint.limits(None, "max_tokens"), fields, empty=True
-        )
+        limits = self._endpoint.limits(None, "max_tokens")
+        rendered = self._endpoint.encode(prompt, limits, empty=True)
         return tokenized(
             self.renderer,
             rendered,
@@ -242,6 +239,13 @@ class RenderService:
         raise RenderRefused(
             f'tool_choice="{name}" requires --tool-call-parser to be set'
         )
+
+    def _truncation(self, fields: Json) -> _Truncation:
+        side = fields["truncation_side"]
+        return {
+            "truncate": fields["truncate_prompt_tokens"],
+            "keep_first": self._rules.keeps_first if side is None else side == "right",
+        }
 
     @property
     def _parses(self) -> bool:

@@ -20,8 +20,7 @@ from render.rules import AnswerRules
 from render.template import ChatTemplate, ChatTemplates
 
 NAME = "sglang"
-KEEPS_FIRST = False
-ANSWERS = AnswerRules(ids_field=("input_ids",), unsaid_reasoning=None)
+ANSWERS = AnswerRules(ids_field=("input_ids",), unsaid_reasoning=None, efforts=())
 
 # Model types whose prompts SGLang writes itself.
 OWN_RENDERERS = {

@@ -18,12 +18,12 @@ from render.rules import AnswerRules
 from render.template import ChatTemplates
 
 NAME = "trtllm"
-KEEPS_FIRST = True  # a prompt that is cut keeps its first tokens
 ANSWERS = AnswerRules(
     ids_field=("prompt_token_ids",),
     id_digits=32,
     always_numbered=True,
     unsaid_reasoning=None,
+    keeps_first=True,
 )
 
 # Model types whose prompts TensorRT-LLM writes itself, or by a processor of the model.

@@ -26,7 +26,6 @@ from render.rules import AnswerRules
 from render.template import ChatTemplates
 
 NAME = "vllm"
-KEEPS_FIRST = False  # a prompt that is cut keeps its last tokens
 ANSWERS = AnswerRules(
     ids_field=("kv_transfer_params", "prompt_token_ids"), tools_need_parser=True
 )
