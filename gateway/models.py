@@ -6,17 +6,20 @@ only until the gateway is first ready.
 """
 
 import logging
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 
 from gateway.config import Config
 from gateway.errors import ConfigError
 from gateway.loading import load_renderer
 from gateway.shared_config import DEFAULT_PROFILE
 from render import ModelNotFound, Renderer
+from render.profile import PROFILES
 from router.models import ListedModel
 
 log = logging.getLogger(__name__)
+
+ByProfile = Mapping[str, Renderer]
+"""One model's renderers, by the engine whose rules they follow."""
 
 
 class Renderers:
@@ -24,9 +27,8 @@ class Renderers:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._by_name: dict[str, Renderer] = {}
-        self._for_any: Renderer | None = None
-        self._siblings: dict[tuple[Path, str], Renderer] = {}
+        self._by_name: dict[str, ByProfile] = {}
+        self._for_any: ByProfile | None = None
         self._tried: set[str] = set()
 
     @property
@@ -43,7 +45,7 @@ class Renderers:
             raise ConfigError("--model: several models need names: NAME=DIR_OR_ID")
         for name, source in self._config.model:
             try:
-                renderer = load_renderer(self._config, source, DEFAULT_PROFILE)
+                renderer = self._load(source)
             except ModelNotFound as error:
                 raise ConfigError(f"--model {source}: {error}") from None
             if name is None:
@@ -76,12 +78,12 @@ class Renderers:
                     model.id,
                 )
 
-    def _first_found(self, model: ListedModel) -> Renderer | None:
+    def _first_found(self, model: ListedModel) -> ByProfile | None:
         sources = [source for source in (model.root, model.id) if source]
         reasons = []
         for source in dict.fromkeys(sources):
             try:
-                return load_renderer(self._config, source, DEFAULT_PROFILE)
+                return self._load(source)
             except ModelNotFound as error:
                 reasons.append(str(error))
         log.warning(
@@ -113,10 +115,9 @@ class Renderers:
         """
         found = self._by_name.get(model) if model is not None else None
         found = found or self._by_name.get(base) or self._for_any
-        if found is None or found.profile == profile:
-            return found
-        key = (found.model.path, profile)
-        sibling = self._siblings.get(key)
-        if sibling is None:
-            sibling = self._siblings[key] = found.with_profile(profile)
-        return sibling
+        return found.get(profile) if found is not None else None
+
+    def _load(self, source: str) -> ByProfile:
+        """What is loaded is shared; it is looked at once for each profile."""
+        renderer = load_renderer(self._config, source, DEFAULT_PROFILE)
+        return {profile: renderer.with_profile(profile) for profile in PROFILES}

@@ -25,7 +25,7 @@ from gateway.models import Renderers
 from kvindex.feed import Feed, FeedSettings
 from kvindex.index import Indexes
 from kvindex.knowledge import Knowledge
-from render.renderer import PROFILES
+from render.profile import PROFILES
 from router.pool import WorkerPool
 from router.worker import DEFAULT_BLOCK_SIZE, Worker, WorkerState
 

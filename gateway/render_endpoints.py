@@ -19,8 +19,8 @@ from gateway.guard import Guard, Handler
 from gateway.headers import sent_request_id
 from gateway.metrics import ServerMetrics
 from gateway.threads import Late, QueueFull, Threads
-from render.refused import Dialect, RenderRefused
-from render.service import RenderService
+from render import RenderRefused, RenderService
+from render.refused import Dialect
 
 DEADLINE_S = 30.0
 """Seconds that a rendering may take, waiting included."""

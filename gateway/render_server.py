@@ -16,8 +16,7 @@ from gateway.render_config import RenderConfig
 from gateway.render_endpoints import DEADLINE_S, RenderEndpoints
 from gateway.shared_config import DEFAULT_PROFILE
 from gateway.threads import Threads
-from render import ModelNotFound
-from render.service import RenderOptions, RenderService
+from render import ModelNotFound, RenderOptions, RenderService
 
 SCHEMA_VERSION = 1
 """Of the render answers, as TensorRT-LLM counts them."""

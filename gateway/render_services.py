@@ -14,8 +14,8 @@ from gateway.config import Config
 from gateway.models import Renderers
 from gateway.peek import peek
 from gateway.shared_config import DEFAULT_PROFILE
-from render.refused import RenderRefused, unknown_model
-from render.service import RenderOptions, RenderService
+from render import RenderOptions, RenderRefused, RenderService
+from render.refused import unknown_model
 from router.pool import WorkerPool
 from router.worker import Worker, WorkerState
 
@@ -62,7 +62,7 @@ class RenderServices:
     def of(self, model: str | None) -> RenderService:
         """The service of a model; raises RenderRefused."""
         known = self._names()
-        if model is None:
+        if not model:
             model = next(iter(known), "")
         elif known and model not in known:
             raise unknown_model(model, list(known))
@@ -70,13 +70,7 @@ class RenderServices:
         profile = self._profile(base)
         renderer = self._renderers.find(model, base, profile)
         if renderer is None:
-            raise RenderRefused(
-                f"The model `{model}` is not rendered here: "
-                f"start the gateway with --model {model}=DIR_OR_ID.",
-                status=404,
-                type="NotFoundError",
-                param="model",
-            )
+            raise _not_rendered(model)
         listed = self._max_model_len(model) or self._max_model_len(base)
         limit = self._config.max_model_len or listed or renderer.model.max_length
         key = _Key(model, profile, limit)
@@ -134,6 +128,18 @@ class RenderServices:
         if ready:
             self._profiles[base] = profile
         return profile
+
+
+def _not_rendered(model: str) -> RenderRefused:
+    return RenderRefused(
+        f"The model `{model}` is not rendered here: "
+        f"start the gateway with --model {model}=DIR_OR_ID."
+        if model
+        else "No model is rendered here: start the gateway with --model DIR_OR_ID.",
+        status=404,
+        type="NotFoundError",
+        param="model",
+    )
 
 
 def _is_ready(worker: Worker, base: str) -> bool:

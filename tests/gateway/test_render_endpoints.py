@@ -190,3 +190,25 @@ async def test_responses_stay_where_their_prefix_is(
             "/gateway/explain", {"model": MODEL, "input": text}
         )
         assert explained["chosen"]["url"] == chosen
+
+
+async def test_a_mixed_fleet_is_matched_by_each_engines_ids(
+    start_gateway: StartGateway,
+) -> None:
+    """A request is rendered once by each engine's rules among its candidates."""
+    text = "What do harbours have in common? " * 30
+    parts = [{"type": "text", "text": text}, {"type": "text", "text": text}]
+    body = {"model": MODEL, "messages": [{"role": "user", "content": parts}]}
+    async with listing(MODEL) as vllm, listing(MODEL, engine="sglang") as sglang:
+        gateway = await start_gateway(vllm.url, sglang.url)
+        workers = {w.url: w.profile for w in gateway.gateway.pool.workers}
+        assert workers == {vllm.url: "vllm", sglang.url: "sglang"}
+        explained = await gateway.post("/gateway/explain", body)
+        assert explained["rendered"] is True
+        for _ in range(4):
+            assert await gateway.post("/v1/chat/completions", body) == "worker"
+        held = [
+            worker["history_tokens"]
+            for worker in (await gateway.post("/gateway/explain", body))["workers"]
+        ]
+        assert max(held) > 300
