@@ -117,6 +117,11 @@ class Gateway:
         """End the background, close every socket."""
         await self._stack.aclose()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a thread still renders."""
+        return self._render_pool.outstanding + self._threads.outstanding > 0
+
     async def _start(self) -> web.Application:
         config, stack = self.config, self._stack
         stack.callback(self._render_pool.close)

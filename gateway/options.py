@@ -169,7 +169,7 @@ def add_arguments(
             declared.flag,
             dest=declared.name,
             action="append" if declared.repeatable else "store",
-            metavar=declared.metavar or declared.name.upper(),
+            metavar=_metavar(declared),
             help=text,
         )
 
@@ -204,12 +204,12 @@ def markdown_table(options: Iterable[Option]) -> str:
     rows = ["| option | default | what it does |", "|---|---|---|"]
     for declared in options:
         metavar = "" if declared.type is bool else f" {_metavar(declared)}"
-        flag = f"`{declared.flag}{metavar}`"
+        flag = f"`{declared.flag}{metavar}`".replace("|", "\\|")
         rows.append(f"| {flag} | {declared.default_text()} | {declared.help} |")
     return "\n".join(rows) + "\n"
 
 
 def _metavar(declared: Option) -> str:
     if declared.choices is not None:
-        return "\\|".join(declared.choices)
-    return (declared.metavar or declared.name.upper()).replace("|", "\\|")
+        return "|".join(declared.choices)
+    return declared.metavar or declared.name.upper()

@@ -65,6 +65,11 @@ class RenderServer:
         """Stop rendering; what is being rendered is left to end by itself."""
         self.threads.close()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a thread still renders."""
+        return self.threads.outstanding > 0
+
     async def find(self, body: bytes) -> RenderService:
         """The one service there is; a body for another model it refuses itself."""
         return self.service

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import gc
 import logging
+import os
 import signal
 import sys
 from typing import Protocol
@@ -32,12 +33,26 @@ class Server(Protocol):
         """End what `start` began."""
         ...
 
+    @property
+    def busy(self) -> bool:
+        """Whether a thread still renders, for somebody who is gone."""
+        ...
+
 
 def serve(server: Server, config: SharedConfig, port: int) -> int:
     """Serve until SIGTERM or SIGINT; exit status 0. Raises ConfigError."""
     shorten_pauses()
     uvloop.run(_serve(server, config, port))
+    if server.busy:
+        _leave()
     return 0
+
+
+def _leave() -> None:
+    """End the process at once: the interpreter would wait for its threads to end."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def shorten_pauses() -> None:

@@ -1,7 +1,9 @@
 """`kv-gateway render` on the command line: mistakes, the ready line, signals."""
 
+import http.client
 import json
 import signal
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -94,3 +96,31 @@ def test_it_serves_until_a_signal(
         assert process.stdout.read() == ""
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
+
+
+ENDLESS = (
+    "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}"
+    "{% endfor %}{% endfor %}{% endfor %}"
+)
+
+
+def test_an_endless_rendering_does_not_keep_it(model_dir: Path) -> None:
+    """SIGTERM ends it, whatever a thread is still at."""
+    words = ("--model", str(model_dir), "--host", "127.0.0.1", "--port", "0",
+             "--trust-request-chat-template", "--shutdown-grace", "0.2")  # fmt: skip
+    with serving("render", *words) as (process, url):
+        body = json.dumps({"messages": [{"role": "user", "content": "hi"}],
+                           "chat_template": ENDLESS})  # fmt: skip
+        host, _, port = url.removeprefix("http://").partition(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=10)
+        connection.request(
+            "POST",
+            "/v1/chat/completions/render",
+            body,
+            {"Content-Type": "application/json"},
+        )
+        assert asked(url + "/health") == {"status": "ok"}
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+        connection.close()
