@@ -136,6 +136,23 @@ def truncation(
     )
 
 
+def prompts(body: CompletionBody) -> list[str] | list[list[object]]:
+    """Each prompt: one is a text, or a list of ids; raises Unrenderable."""
+    if body.prompt_embeds is not None:
+        raise Unrenderable("media", "a prompt of embeddings")
+    prompt = body.prompt
+    if isinstance(prompt, str):
+        prompt = [prompt]
+    if not isinstance(prompt, list) or not prompt:
+        raise Unrenderable("bad_prompt", "no prompt")
+    if isinstance(prompt[0], int):
+        prompt = [prompt]
+    kind = type(prompt[0])
+    if kind not in (str, list) or not all(type(p) is kind and p for p in prompt):
+        raise Unrenderable("bad_prompt", "prompts are texts, or lists of ids")
+    return prompt
+
+
 def is_list_of_objects(value: object) -> TypeGuard[list[Json]]:
     """Whether a value is a list of JSON objects, an empty one too."""
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)

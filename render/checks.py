@@ -12,6 +12,7 @@ from render.refused import RenderRefused, bad_value, missing, not_valid
 
 SALT_CHARACTERS = "@/\\\0"  # not allowed in a cache salt
 MAX_SALT = 128
+FORMATS = ("text", "json_object", "json_schema", "structural_tag")
 USAGE = 'Correct usage: `{"type": "function", "function": {"name": "my_function"}}`'
 
 
@@ -143,11 +144,7 @@ def _logprobs(body: Json) -> None:
         _whole(body, name)
     _prompt_logprobs(body)
     top = body.get("top_logprobs")
-    if top is not None and top > 0 and not body.get("logprobs"):
-        raise bad_value(
-            "when using `top_logprobs`, `logprobs` must be set to true.", "top_logprobs"
-        )
-    if top == -1 and not body.get("logprobs"):
+    if top is not None and (top > 0 or top == -1) and not body.get("logprobs"):
         raise bad_value(
             "when using `top_logprobs`, `logprobs` must be set to true.", "top_logprobs"
         )
@@ -191,9 +188,16 @@ def _stream_options(body: Json) -> None:
 
 def _response_format(body: Json) -> None:
     wanted = body.get("response_format")
-    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
+    if not isinstance(wanted, dict):
         return
-    if not isinstance(wanted.get("json_schema"), dict):
+    kind = wanted.get("type")
+    if kind not in FORMATS:
+        where = "body.response_format.ResponseFormat.type"
+        if "type" not in wanted:
+            raise missing(where, wanted)
+        message = "Input should be 'text', 'json_object' or 'json_schema'"
+        raise not_valid("literal_error", where, message, kind)
+    if kind == "json_schema" and not isinstance(wanted.get("json_schema"), dict):
         raise bad_value(
             "When response_format type is 'json_schema', the 'json_schema' field must "
             "be provided.",
@@ -228,11 +232,11 @@ def _prompt_shape(prompt: object) -> None:
         raise not_valid("string_type", where, message, prompt)
     if isinstance(prompt[0], list):
         for index, ids in enumerate(prompt):
-            if not isinstance(ids, list) or not ids:
+            if not isinstance(ids, list):
                 message = "Input should be a valid list"
                 raise not_valid("list_type", f"{where}.{index}", message, ids)
             _ids(ids, f"{where}.{index}")
-    elif not all(isinstance(text, str) and text for text in prompt):
+    elif not all(isinstance(text, str) for text in prompt):
         _ids(prompt, where)
 
 

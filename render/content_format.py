@@ -7,12 +7,18 @@ over the messages, and from there to a loop over their content. The rules are th
 vLLM's detection (`vllm/renderers/hf.py`), its blind spots included.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, TypeGuard
 
 from jinja2 import nodes
 
 ContentFormat = Literal["string", "openai"]
+CONTENT_FORMATS: Mapping[str, ContentFormat | None] = {
+    "auto": None,
+    "string": "string",
+    "openai": "openai",
+}
+"""The values of the option; None is what the template wants."""
 Alias = tuple[str, ...]
 """A variable ("name",), or a namespace's attribute ("ns", "name")."""
 

@@ -87,26 +87,30 @@ class Endpoint:
             raise missing("body.prompt", request)
         return Prompt(text=fields["prompt"], special=fields["add_special_tokens"])
 
-    def encode(
-        self,
-        prompt: Prompt,
-        limits: Limits | None,
-        *,
-        truncate: int | None = None,
-        keep_first: bool = False,
-        empty: bool = False,
-    ) -> Rendered:
-        """The ids, within the limits; `empty` allows for none.
+    def fitted(
+        self, prompt: Prompt, limits: Limits | None, fields: Json, truncate: int | None
+    ) -> Prompt:
+        """The prompt cut to what fits, if `truncate` is -1; raises RenderRefused.
 
-        `truncate` is what the request says of it: -1 is what leaves room for an answer.
+        Ids of a chat are taken as they are given.
         """
-        if limits is not None:
-            limits.check_request(truncate)
-            if prompt.cut is None and truncate == -1:
-                cut = limits.truncation(truncate, keep_first=keep_first)
-                prompt = msgspec.structs.replace(prompt, cut=cut)
-            if prompt.text is not None and prompt.cut is None:
-                limits.check_text(prompt.text)
+        if limits is None:
+            return prompt
+        limits.check_request(truncate)
+        if truncate != -1:
+            return prompt
+        side = fields.get("truncation_side")
+        rules = self._renderer.answers
+        keep_first = rules.keeps_first if side is None else side == "right"
+        cut = limits.truncation(keep_first=keep_first)
+        return msgspec.structs.replace(prompt, cut=cut)
+
+    def encode(
+        self, prompt: Prompt, limits: Limits | None, *, empty: bool = False
+    ) -> Rendered:
+        """The ids, within the limits; `empty` allows for none."""
+        if limits is not None and prompt.text is not None and prompt.cut is None:
+            limits.check_text(prompt.text)
         try:
             rendered = self._renderer.encode(prompt)
         except Unrenderable as error:

@@ -16,7 +16,10 @@ INT64 = (-(2**63), 2**63 - 1)
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One field: `items` is the kind of a list's items, bounds are inclusive."""
+    """One field. Bounds are inclusive and hold for the length of a text.
+
+    `items` is the kind of a list's items, `most` how many there may be.
+    """
 
     kind: Kind
     default: Any = None
@@ -25,6 +28,7 @@ class Field(msgspec.Struct, frozen=True):
     low: int | None = None
     high: int | None = None
     choices: tuple[str, ...] = ()
+    most: int | None = None
 
 
 Table = Mapping[str, Field]
@@ -46,8 +50,7 @@ def _read(body: Mapping[str, object], name: str, field: Field) -> object:
 
 def _converted(value: object, field: Field, where: str) -> object:
     if field.kind == "list" or (field.kind == "texts" and not isinstance(value, str)):
-        items = "text" if field.kind == "texts" else field.items
-        return _list(value, Field(items, nullable=False, low=field.low), where)
+        return _list(value, field, where)
     kind = "text" if field.kind == "texts" else field.kind
     converted = READERS[kind](value, where)
     if field.choices and converted not in field.choices:
@@ -57,9 +60,16 @@ def _converted(value: object, field: Field, where: str) -> object:
     return converted
 
 
-def _list(value: object, item: Field, where: str) -> list[object]:
+def _list(value: object, field: Field, where: str) -> list[object]:
     if not isinstance(value, list):
         raise not_valid("list_type", where, "Input should be a valid list", value)
+    if field.most is not None and len(value) > field.most:
+        message = (
+            f"List should have at most {field.most} items after validation, "
+            f"not {len(value)}"
+        )
+        raise not_valid("too_long", where, message, value)
+    item = Field("text" if field.kind == "texts" else field.items, nullable=False)
     return [_converted(v, item, f"{where}.{i}") for i, v in enumerate(value)]
 
 
@@ -148,7 +158,7 @@ SAMPLING: Table = {
     "top_k": Field("integer"),
     "min_p": Field("number"),
     "seed": _INT64,
-    "stop": Field("texts"),
+    "stop": Field("texts", most=4),
     "stop_token_ids": Field("list", items="integer"),
     "ignore_eos": _FLAG_OFF,
     "skip_special_tokens": _FLAG_ON,

@@ -40,14 +40,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 truncate,
             )
 
-    def truncation(
-        self, truncate: int | None, *, keep_first: bool
-    ) -> Truncation | None:
-        """The cut a request asks for; -1 is what leaves room for the answer."""
-        if truncate is None:
-            return None
-        tokens = self.total - max(self.output, 1) if truncate == -1 else truncate
-        return Truncation(tokens=tokens, keep_first=keep_first)
+    def truncation(self, *, keep_first: bool) -> Truncation:
+        """The cut that leaves room for the answer, for one token at least."""
+        return Truncation(
+            tokens=self.total - max(self.output, 1), keep_first=keep_first
+        )
 
     def check_text(self, text: str) -> None:
         """Before tokenizing: can so many characters be few enough tokens at all?"""

@@ -5,8 +5,9 @@ Far fewer shapes are refused than its models describe: unknown roles and fields 
 
 from collections.abc import Mapping
 
+from render.body import Json
 from render.messages import is_media
-from render.refused import missing, not_valid
+from render.refused import RenderRefused, missing, not_valid
 
 
 def check_messages(body: Mapping[str, object]) -> None:
@@ -39,11 +40,29 @@ def check_tools(tools: object) -> None:
         if not isinstance(tool, dict):
             message = "Input should be a valid dictionary"
             raise not_valid("model_attributes_type", where, message, tool)
+        kind = tool.get("type", "function")
+        if kind != "function":
+            message = "Input should be 'function'"
+            raise not_valid("literal_error", f"{where}.type", message, kind)
         function = tool.get("function")
         if not isinstance(function, dict):
             raise missing(f"{where}.function", tool)
         if not isinstance(function.get("name"), str):
             raise missing(f"{where}.function.name", function)
+
+
+def check_tool_parser(fields: Json) -> None:
+    """For a server without a tool-call parser: no tools that may be called."""
+    choice = fields["tool_choice"]
+    if not fields["tools"] or choice == "none":
+        return
+    if choice in (None, "auto"):
+        raise RenderRefused(
+            '"auto" tool choice requires --enable-auto-tool-choice and '
+            "--tool-call-parser to be set"
+        )
+    name = named_tool(choice) or choice
+    raise RenderRefused(f'tool_choice="{name}" requires --tool-call-parser to be set')
 
 
 def named_tool(tool_choice: object) -> str | None:

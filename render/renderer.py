@@ -13,16 +13,16 @@ import msgspec
 
 from kvindex.blocks import unpack_ids
 from render.body import (
-    CompletionBody,
     Json,
     Truncation,
     flag,
+    prompts,
     read_chat,
     read_completion,
     read_object,
     truncation,
 )
-from render.content_format import ContentFormat
+from render.content_format import CONTENT_FORMATS, ContentFormat
 from render.encoder import Encoder
 from render.errors import ModelNotFound, Unrenderable
 from render.model import Model, load_model
@@ -35,11 +35,6 @@ from render.template import MAX_TEXT, ChatTemplates
 
 MiB = 1024 * 1024
 TOKENIZER_MODES = ("auto", "hf", "fast")  # all of them the fast tokenizer
-CONTENT_FORMATS: Mapping[str, ContentFormat | None] = {
-    "auto": None,
-    "string": "string",
-    "openai": "openai",
-}
 
 
 class Renderer:
@@ -207,7 +202,7 @@ class Renderer:
             Prompt(text=prompt, special=special, cut=cut)
             if isinstance(prompt, str)
             else Prompt(given=packed(prompt), cut=cut)
-            for prompt in _prompts(completion)
+            for prompt in prompts(completion)
         ]
 
     def encode(self, prompt: Prompt) -> Rendered:
@@ -236,13 +231,11 @@ class Renderer:
         if prompt.text is None or prompt.appended:
             return None
         offsets = self._encoder.offsets(prompt.text, add_special_tokens=prompt.special)
-        if prompt.cut is None or prompt.cut.tokens >= len(offsets):
+        if prompt.cut is None:
             return offsets
-        kept = prompt.cut.tokens
+        kept = min(prompt.cut.tokens, len(offsets))
         return (
-            offsets[:kept]
-            if prompt.cut.keep_first
-            else offsets[-kept or len(offsets) :]
+            offsets[:kept] if prompt.cut.keep_first else offsets[len(offsets) - kept :]
         )
 
     def answer_so_far(self, token_ids: bytes) -> str:
@@ -287,20 +280,3 @@ class Renderer:
         # As tokenizers truncates: room is left for what is added afterwards.
         ids = truncated(ids, cut, self._encoder.added_ids if special else 0)
         return self._encoder.surround(ids) if special else ids
-
-
-def _prompts(body: CompletionBody) -> list[str] | list[list[object]]:
-    """A prompt is a text, a list of ids, or a list of either."""
-    if body.prompt_embeds is not None:
-        raise Unrenderable("media", "a prompt of embeddings")
-    prompt = body.prompt
-    if isinstance(prompt, str):
-        prompt = [prompt]
-    if not isinstance(prompt, list) or not prompt:
-        raise Unrenderable("bad_prompt", "no prompt")
-    if isinstance(prompt[0], int):
-        prompt = [prompt]
-    kind = type(prompt[0])
-    if kind not in (str, list) or not all(type(p) is kind and p for p in prompt):
-        raise Unrenderable("bad_prompt", "prompts are texts, or lists of ids")
-    return prompt

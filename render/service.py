@@ -6,7 +6,6 @@ They answer as the engine of the renderer's profile does, refusals included.
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import TypedDict
 
 from kvindex.blocks import unpack_ids
 from render import fields as tables
@@ -15,7 +14,7 @@ from render.checks import check_chat, check_completion, check_responses
 from render.endpoint import Endpoint
 from render.errors import Unrenderable
 from render.fields import Field, read_fields
-from render.message_checks import check_messages, check_tools, named_tool
+from render.message_checks import check_messages, check_tool_parser, check_tools
 from render.options import RenderOptions
 from render.prompt import Prompt, Rendered
 from render.reasoning import reasoning_ended
@@ -27,13 +26,7 @@ from render.sampling import chat_sampling, completion_sampling, responses_sampli
 from render.schema import rendered_request
 from render.tokens import detokenized, models, tokenized
 
-UNCUT: Json = {"truncate_prompt_tokens": None, "truncation_side": None}
 MAX_PROMPTS = 4096  # of one completion body
-
-
-class _Truncation(TypedDict):
-    truncate: int | None
-    keep_first: bool
 
 
 class RenderService:
@@ -80,18 +73,17 @@ class RenderService:
         self._endpoint.check_model(fields["model"])
         if fields["use_beam_search"]:
             raise RenderRefused("Beam search is not supported by the render endpoint")
-        self._check_tool_parser(fields)
+        if self._rules.tools_need_parser and not self.options.tool_call_parser:
+            check_tool_parser(fields)
         output, name = fields["max_tokens"], "max_tokens"
         if fields["max_completion_tokens"] is not None:
             output, name = fields["max_completion_tokens"], "max_completion_tokens"
         limits = self._endpoint.limits(output, name)
         prompt = self._endpoint.chat_prompt(request, fields)
-        rendered = self._endpoint.encode(
-            prompt,
-            limits,
-            # Ids that are given are taken as they are.
-            **self._truncation(fields if prompt.given is None else UNCUT),
-        )
+        if prompt.given is None:  # ids that are given are taken as they are
+            truncate = fields["truncate_prompt_tokens"]
+            prompt = self._endpoint.fitted(prompt, limits, fields, truncate)
+        rendered = self._endpoint.encode(prompt, limits)
         room = self._endpoint.room(rendered)
         sampling = chat_sampling(
             fields,
@@ -123,9 +115,11 @@ class RenderService:
         prompts = self._completion_prompts(request)
         id_ = "cmpl-" + (request_id or fields["request_id"] or self._new_id())
         numbered = self._rules.always_numbered or len(prompts) > 1
+        truncate = fields["truncate_prompt_tokens"]
         answers = []
-        for index, prompt in enumerate(prompts):
-            rendered = self._endpoint.encode(prompt, limits, **self._truncation(fields))
+        for index, uncut in enumerate(prompts):
+            prompt = self._endpoint.fitted(uncut, limits, fields, truncate)
+            rendered = self._endpoint.encode(prompt, limits)
             room = self._endpoint.room(rendered)
             sampling = completion_sampling(
                 fields, max_tokens=_least(fields["max_tokens"], room)
@@ -164,7 +158,9 @@ class RenderService:
             raise refused(error, self._endpoint.name) from error
         prompt = self._endpoint.chat_prompt(chat, fields)
         truncate = -1 if fields["truncation"] == "auto" else None
-        rendered = self._endpoint.encode(prompt, limits, truncate=truncate)
+        if prompt.given is None:
+            prompt = self._endpoint.fitted(prompt, limits, fields, truncate)
+        rendered = self._endpoint.encode(prompt, limits)
         sampling = responses_sampling(
             fields,
             max_tokens=_least(output, self._endpoint.room(rendered)),
@@ -223,29 +219,6 @@ class RenderService:
         if len(prompts) > MAX_PROMPTS:
             raise bad_value(f"More than {MAX_PROMPTS} prompts.", "prompt", len(prompts))
         return prompts
-
-    def _check_tool_parser(self, fields: Json) -> None:
-        choice = fields["tool_choice"]
-        if self.options.tool_call_parser or not self._rules.tools_need_parser:
-            return
-        if not fields["tools"] or choice == "none":
-            return
-        if choice in (None, "auto"):
-            raise RenderRefused(
-                '"auto" tool choice requires --enable-auto-tool-choice and '
-                "--tool-call-parser to be set"
-            )
-        name = named_tool(choice) or choice
-        raise RenderRefused(
-            f'tool_choice="{name}" requires --tool-call-parser to be set'
-        )
-
-    def _truncation(self, fields: Json) -> _Truncation:
-        side = fields["truncation_side"]
-        return {
-            "truncate": fields["truncate_prompt_tokens"],
-            "keep_first": self._rules.keeps_first if side is None else side == "right",
-        }
 
     @property
     def _parses(self) -> bool:

@@ -101,6 +101,7 @@ def test_echo_of_a_completion() -> None:
         ({"stream": "maybe"}, "body.stream"),
         ({"ignore_eos": None}, "body.ignore_eos"),
         ({"stop": ["a", 5]}, "body.stop.1"),
+        ({"stop": ["a", "b", "c", "d", "e"]}, "body.stop"),
         ({"reasoning_effort": "much"}, "body.reasoning_effort"),
     ],
 )

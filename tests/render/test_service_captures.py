@@ -112,3 +112,26 @@ def test_as_the_worker(worker: RenderService, exchange: Exchange) -> None:
 def test_as_the_render_server(server: RenderService, exchange: Exchange) -> None:
     """Without parsers, as on the captured render server."""
     compare(server, exchange)
+
+
+CHATS = list(
+    exchanges(("w1_chat_cases", "w1_token_forwarding_cases"), "/v1/chat/completions")
+)
+
+
+@pytest.mark.parametrize("exchange", CHATS)
+def test_as_the_chat_route(worker: RenderService, exchange: Exchange) -> None:
+    """Rendering takes and refuses what the chat route does, but for beam search."""
+    request = exchange["request"]
+    if request.get("use_beam_search"):
+        pytest.skip("not rendered")
+    if exchange["status"] != 200:
+        with pytest.raises(RenderRefused) as caught:
+            worker.chat(body_of(exchange))
+        assert caught.value.status == exchange["status"]
+        assert caught.value.param == exchange["response"]["error"]["param"]
+        return
+    answer = worker.chat(body_of(exchange))
+    given = (request.get("kv_transfer_params") or {}).get("prompt_token_ids")
+    if given and not request.get("echo"):
+        assert answer["token_ids"] == given
