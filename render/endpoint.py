@@ -94,13 +94,13 @@ class Endpoint:
 
         Ids of a chat are taken as they are given.
         """
+        rules = self._renderer.answers
         if limits is None:
             return prompt
-        limits.check_request(truncate)
-        if truncate != -1:
+        limits.check_request(truncate if rules.sets_tokenizing else None)
+        if truncate != -1 or not rules.sets_tokenizing:
             return prompt
         side = fields.get("truncation_side")
-        rules = self._renderer.answers
         keep_first = rules.keeps_first if side is None else side == "right"
         cut = limits.truncation(keep_first=keep_first)
         return msgspec.structs.replace(prompt, cut=cut)

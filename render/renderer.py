@@ -13,6 +13,8 @@ import msgspec
 
 from kvindex.blocks import unpack_ids
 from render.body import (
+    ChatBody,
+    CompletionBody,
     Json,
     Truncation,
     flag,
@@ -166,8 +168,7 @@ class Renderer:
         ids = self._profile.forwarded_ids(chat)
         if ids is not None:
             return Prompt(given=packed(ids))
-        cut = truncation(chat, keep_first=self.answers.keeps_first)
-        special = flag(chat.add_special_tokens, "add_special_tokens", default=False)
+        cut, special = self._tokenizing(chat, special=False)
         if self._refusal is not None:
             raise Unrenderable("model_type", self._refusal)
         start = time.perf_counter()
@@ -194,10 +195,7 @@ class Renderer:
     def completion_prompts(self, body: bytes | Mapping[str, object]) -> list[Prompt]:
         """Each prompt of a completion body, not yet encoded; raises Unrenderable."""
         completion = read_completion(body)
-        cut = truncation(completion, keep_first=self.answers.keeps_first)
-        special = flag(
-            completion.add_special_tokens, "add_special_tokens", default=True
-        )
+        cut, special = self._tokenizing(completion, special=True)
         return [
             Prompt(text=prompt, special=special, cut=cut)
             if isinstance(prompt, str)
@@ -270,6 +268,15 @@ class Renderer:
     ) -> str:
         """The text of ids; raises ValueError if these are no ids."""
         return self._encoder.decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+    def _tokenizing(
+        self, body: ChatBody | CompletionBody, *, special: bool
+    ) -> tuple[Truncation | None, bool]:
+        """How a body wants to be cut, and whether special tokens are added."""
+        if not self.answers.sets_tokenizing:
+            return None, special
+        cut = truncation(body, keep_first=self.answers.keeps_first)
+        return cut, flag(body.add_special_tokens, "add_special_tokens", default=special)
 
     def _encoded(self, text: str, special: bool, cut: Truncation | None) -> bytes:
         if len(text) > MAX_TEXT:

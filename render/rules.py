@@ -1,4 +1,4 @@
-"""What differs between the engines in what a render endpoint answers."""
+"""What differs between the engines besides what they hand a template."""
 
 import msgspec
 
@@ -13,6 +13,7 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
     the prompt does not say. `tools_need_parser` is whether tools are refused without a
     tool-call parser. `ids_field` is where a chat body may bring its own token ids.
     `keeps_first` is whether a prompt that is cut keeps its first tokens, not its last;
+    `sets_tokenizing` whether a body may say so at all, or set the special tokens.
     `efforts` are the levels of reasoning that are taken, none: any, numbers too.
     """
 
@@ -23,4 +24,5 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
     unsaid_reasoning: bool | None = False
     tools_need_parser: bool = False
     keeps_first: bool = False
+    sets_tokenizing: bool = True
     efforts: tuple[str, ...] = EFFORTS

@@ -20,7 +20,12 @@ from render.rules import AnswerRules
 from render.template import ChatTemplate, ChatTemplates
 
 NAME = "sglang"
-ANSWERS = AnswerRules(ids_field=("input_ids",), unsaid_reasoning=None, efforts=())
+ANSWERS = AnswerRules(
+    ids_field=("input_ids",),
+    unsaid_reasoning=None,
+    sets_tokenizing=False,
+    efforts=(),
+)
 
 # Model types whose prompts SGLang writes itself.
 OWN_RENDERERS = {
@@ -32,7 +37,9 @@ OWN_RENDERERS = {
     "inkling": "rendered by SGLang's Inkling renderer",
     "minimax_m3": "adjusted by SGLang's MiniMax M3 rules",
 }
-ROLES = ("system", "assistant", "tool", "function", "developer", "latest_reminder")
+ROLES = frozenset(
+    ["system", "assistant", "tool", "function", "developer", "latest_reminder", "root"]
+)
 MEDIA_WORDS = ("image", "audio", "video", "vision")
 LOOPED = frozenset({"message", "msg", "m"})  # loops over their content are looked for
 TEXTS = ("text", "input_text")

@@ -69,3 +69,11 @@ def test_many_prompts(vllm: Renderer) -> None:
     """The number of prompts of one body is bounded."""
     refused = refusal(service(vllm), "completions", prompt=["a"] * 5000)
     assert (refused.status, refused.param) == (400, "prompt")
+
+
+def test_sglang_knows_no_truncation(sglang: Renderer) -> None:
+    """What its bodies do not have is not looked at."""
+    every = service(sglang).chat(body())["token_ids"]
+    for tokens in (3, -1, 5000):
+        cut = body(truncate_prompt_tokens=tokens, add_special_tokens=True)
+        assert service(sglang).chat(cut)["token_ids"] == every
