@@ -3,8 +3,8 @@
     Unrenderable    this request has no ids here; it is still routed and sent
     ModelNotFound   a model directory that is not there, or cannot be used
 
-Nothing else leaves this room. Neither is an answer to a client: what a worker would
-refuse is for the worker to refuse.
+Neither is an answer to a client: what a worker would refuse is for the worker to
+refuse. What a render endpoint answers is `refused.py`'s RenderRefused.
 """
 
 from typing import Literal, get_args

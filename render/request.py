@@ -1,6 +1,7 @@
 """The body of a render request, decoded; what is no JSON object is refused."""
 
 import json
+from typing import Any
 
 import msgspec
 
@@ -8,6 +9,7 @@ from render.body import Json
 from render.errors import Unrenderable
 from render.refused import RenderRefused, bad_value, missing, not_valid
 
+MAX_DEPTH = 128  # of lists and objects in each other; templates print them recursively
 NO_TEMPLATE = (
     "As of transformers v4.44, default chat template is no longer allowed, so you must "
     "provide a chat template if the tokenizer does not define one."
@@ -25,7 +27,21 @@ def read_request(body: bytes) -> Json:
     if not isinstance(request, dict):
         message = "Input should be a valid dictionary or object to extract fields from"
         raise not_valid("model_attributes_type", "body", message, request)
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _is_deep(request):
+        raise RenderRefused("The body is nested too deeply", type="Bad Request")
     return request
+
+
+def _is_deep(value: object) -> bool:
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+    return bool(level)
 
 
 def refused(error: Unrenderable, model: str, media: str | None = None) -> RenderRefused:

@@ -246,8 +246,8 @@ def _shown_parts(content: list[object]) -> Iterator[Json]:
             raise Unrenderable("bad_messages", "a content part that is no object")
         if part.get("type") in TEXTS and isinstance(part.get("text"), str):
             yield {"type": "text", "text": part["text"]}
-        elif is_reference(part):
-            yield part
+        elif is_reference(part) and isinstance(part.get("name"), str):
+            yield {"type": "tool_reference", "name": part["name"]}
         elif part.get("type") not in ("thinking", "reasoning"):
             raise Unrenderable("bad_messages", "a content part of unknown type")
 

@@ -166,3 +166,16 @@ def test_detokenize(service: RenderService, tokens: Any) -> None:
 def test_bytes(service: RenderService, route: str, body: bytes) -> None:
     """Bytes that are no JSON, or too much of it."""
     _ask(service, route, body)
+
+
+@pytest.mark.parametrize("depth", [100, 150, 500, 900, 980, 1000])
+@pytest.mark.parametrize(
+    "field", ["response_format", "tools", "messages", "chat_template_kwargs", "input"]
+)
+def test_deep_bodies(service: RenderService, field: str, depth: int) -> None:
+    """Nested as deeply as the reader takes them, in fields that are printed."""
+    deep = b'{"type": "structural_tag", "a": ' * depth + b"1" + b"}" * depth
+    known = b'"messages": [{"role": "user", "content": "a"}], "prompt": "a", '
+    value = b"[%s]" % deep if field in ("tools", "messages", "input") else deep
+    for route in ("chat", "completions", "responses", "tokenize"):
+        _ask(service, route, b'{%s"%s": %s}' % (known, field.encode(), value))
