@@ -1,6 +1,6 @@
 """The HTTP side of a simulated worker: what is the same whatever the engine.
 
-An engine's routes are all it serves, but for `/sim/stats`, which none has.
+An engine's routes are all it serves, but for those under `/sim`, which none has.
 """
 
 import asyncio

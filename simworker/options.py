@@ -12,7 +12,7 @@ from simworker.publisher import PublisherOptions
 # Tokens per block where none are asked for: what each engine ships with, but for
 # SGLang, whose pages of one token are rarely left so.
 BLOCK_SIZES = {"vllm": 16, "trtllm": 32, "sglang": 64}
-ENGINES = ("vllm", "trtllm")
+ENGINES = tuple(BLOCK_SIZES)
 
 
 class BadOptions(ValueError):

@@ -22,6 +22,8 @@ from simworker.options import BadOptions, SimOptions
 from simworker.planning import Planner, Wording
 from simworker.publisher import Publisher
 from simworker.runner import Runner
+from simworker.sglang import errors as sglang_errors
+from simworker.sglang.api import SglangApi
 from simworker.trtllm import errors as trtllm_errors
 from simworker.trtllm.api import TrtllmApi
 from simworker.vllm import errors as vllm_errors
@@ -36,6 +38,7 @@ KEEP_ALIVE_S = 5.0
 ENGINES: Mapping[str, tuple[type[Api], Wording]] = {
     "vllm": (VllmApi, vllm_errors),
     "trtllm": (TrtllmApi, trtllm_errors),
+    "sglang": (SglangApi, sglang_errors),
 }
 
 

@@ -211,7 +211,9 @@ async def test_forwarded_ids(client: aiohttp.ClientSession, worker: SimWorker) -
         kv_transfer_params={"prompt_token_ids": ids},
     )  # fmt: skip
     assert forwarded["prompt_token_ids"] == ids
+    assert worker.api.totals.skipped_rendering == 1
     ignored = await chat(client, worker, return_token_ids=True, prompt_token_ids=ids)
+    assert worker.api.totals.skipped_rendering == 1
     rendered = [151644, 872, 198, 6023, 151645, 198, 151644, 77091, 198]
     assert ignored["prompt_token_ids"] == rendered
 

@@ -1,0 +1,1 @@
+"""What is SGLang's own about a simulated worker: routes, bodies, answers, errors."""
