@@ -3,6 +3,7 @@
 All of them stand on FastAPI, so bodies of the wrong shape are told in pydantic's words.
 """
 
+import json
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -77,8 +78,16 @@ def json_answer(
 ) -> web.Response:
     """A JSON answer, written as compactly as the engines do."""
     return web.Response(
-        body=msgspec.json.encode(value),
+        body=encoded(value),
         status=status,
         headers=headers,
         content_type="application/json",
     )
+
+
+def encoded(value: object) -> bytes:
+    """JSON; a client's half of a surrogate pair, that no UTF-8 can hold, is escaped."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value).encode()

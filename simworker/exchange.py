@@ -13,7 +13,7 @@ from aiohttp import web
 
 from simworker.answers import Answer
 from simworker.engine import Job
-from simworker.errors import json_answer
+from simworker.errors import encoded, json_answer
 from simworker.hashing import Identity
 from simworker.planning import Task
 from simworker.request import Call
@@ -180,7 +180,7 @@ class Exchange(ABC):
 
 def sse(event: Json) -> bytes:
     """One server-sent event."""
-    return b"data: %b\n\n" % msgspec.json.encode(event)
+    return b"data: %b\n\n" % encoded(event)
 
 
 def _job(call: Call, task: Task, answer: Answer, identity: Identity) -> Job:

@@ -48,10 +48,20 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serves_until_a_signal(cache: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("engine", "number"),
+    [
+        ("vllm", signal.SIGTERM),
+        ("vllm", signal.SIGINT),
+        ("trtllm", signal.SIGTERM),
+        ("sglang", signal.SIGTERM),
+    ],
+)
+def test_serves_until_a_signal(
+    cache: Path, engine: str, number: signal.Signals
+) -> None:
     """One ready line on stdout, answers, and a clean end."""
-    with start("--port", "0", cache=cache) as process:
+    with start("--engine", engine, "--port", "0", cache=cache) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         found = re.fullmatch(r"ready (http://127\.0\.0\.1:\d+)\n", line)
@@ -110,6 +120,8 @@ def test_all_options() -> None:
         "--hash-algo", "sha256_cbor", "--hash-seed", "0", "--bytes-hashes",
         "--legacy-replay", "--dev-mode", "--answers", "f", "--max-model-len", "99",
         "--kv-events-topic", "t", "--max-num-batched-tokens", "512",
+        "--chat-template", "c", "--render-fingerprint", "missing",
+        "--render-fingerprint-file", "g",
     )  # fmt: skip
     assert options == SimOptions(
         engine="vllm", model="/m", port=9, block_size=32, blocks=64, prefill_rate=1e4,
@@ -118,7 +130,8 @@ def test_all_options() -> None:
         lora_modules=("x=/x",), kv_events=False, prompt_tokens_details=False,
         hash_algo="sha256_cbor", hash_seed="0", bytes_hashes=True, legacy_replay=True,
         dev_mode=True, answers="f", max_model_len=99, kv_events_topic="t",
-        max_num_batched_tokens=512,
+        max_num_batched_tokens=512, chat_template="c", render_fingerprint="missing",
+        render_fingerprint_file="g",
     )  # fmt: skip
 
 
