@@ -9,7 +9,9 @@ _OFF = Field("flag", False, nullable=False)
 _ON = Field("flag", True, nullable=False)
 _INTEGER = Field("integer")
 
+DETAILS: Table = {"return_cached_tokens_details": _OFF}
 _SAMPLING: Table = {
+    **DETAILS,
     "model": Field("text", "default", nullable=False),
     "frequency_penalty": Field("number"),
     "presence_penalty": Field("number"),
@@ -26,7 +28,6 @@ _SAMPLING: Table = {
     "stop_token_ids": Field("list", items="integer"),
     "no_stop_trim": _OFF,
     "ignore_eos": _OFF,
-    "return_cached_tokens_details": _OFF,
     "return_token_ids": _OFF,
     "routed_dp_rank": _INTEGER,
     "data_parallel_rank": _INTEGER,

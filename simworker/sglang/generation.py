@@ -4,9 +4,11 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
 
+from render.fields import read_fields
 from simworker.answers import Answer
 from simworker.exchange import Exchange, Json, Line, Part
 from simworker.sglang import shapes
+from simworker.sglang.fields import DETAILS
 
 
 class SglangExchange(Exchange):
@@ -26,7 +28,7 @@ class SglangExchange(Exchange):
 
     @property
     def _sglext(self) -> Json | None:
-        if not self._call.body.get("return_cached_tokens_details"):
+        if not read_fields(self._call.body, DETAILS)["return_cached_tokens_details"]:
             return None
         return shapes.cached_details(self._cached_tokens[0])
 
