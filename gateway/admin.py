@@ -54,7 +54,7 @@ class Admin:
         workers = self._pool.workers
         up = [w for w in workers if w.state is not WorkerState.down] or workers
         for worker in up:
-            facts = self._monitor.listings.get(worker.url)
+            facts = self._monitor.facts.get(worker.url)
             for entry in facts.listing if facts else ():
                 entries.setdefault(str(entry.get("id")), entry)
         return {"object": "list", "data": list(entries.values())}

@@ -75,7 +75,7 @@ class Monitor:
         self._starts: dict[str, _Start] = {}
         self._opened: dict[tuple[str, int], tuple[str, bool]] = {}
         """For which base model, and with events or not, each knowledge was opened."""
-        self.listings: dict[str, WorkerFacts] = {}
+        self.facts: dict[str, WorkerFacts] = {}
         """What each worker said last, by URL."""
 
     async def first_round(
@@ -95,7 +95,7 @@ class Monitor:
                 while True:
                     self._follow_all(worker, following, look.set, tasks)
                     retry = min(FIRST_RETRY_S * 2.0 ** min(failures, 10), RETRY_LIMIT_S)
-                    known = worker.url in self.listings and not failures
+                    known = worker.url in self.facts and not failures
                     wait = REFRESH_S if known else retry
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(wait * random.uniform(0.8, 1.2)):
@@ -143,12 +143,12 @@ class Monitor:
             self._renderers.refuse(facts.models)
 
     def _write_down(self, worker: Worker, facts: WorkerFacts) -> None:
-        before = self.listings.get(worker.url)
+        before = self.facts.get(worker.url)
         if before is not None and facts.event_endpoints is None:
             facts = msgspec.structs.replace(
                 facts, event_endpoints=before.event_endpoints
             )
-        self.listings[worker.url] = facts
+        self.facts[worker.url] = facts
         self._pool.listed(worker, facts.models)
         worker.engine = facts.engine
         worker.version = facts.version or worker.version
@@ -178,7 +178,7 @@ class Monitor:
         """Rank to endpoint: as configured, else as the worker says."""
         if worker.spec.kv_events:
             return dict(worker.spec.kv_events)
-        facts = self.listings.get(worker.url)
+        facts = self.facts.get(worker.url)
         return dict(facts.event_endpoints or {}) if facts else {}
 
     def _know_all(

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from router.request import Rendering, RouteRequest
+from router.request import Rendering
 from router.worker import Worker
 
 OWN_WEIGHT = 2
@@ -60,7 +60,7 @@ class Policy(Protocol):
         """Why a candidate is chosen, in a few words for `explain`."""
         ...
 
-    def choose(self, candidates: Sequence[Candidate], request: RouteRequest) -> int:
+    def choose(self, candidates: Sequence[Candidate]) -> int:
         """The index of the candidate that gets the request."""
         ...
 
@@ -70,7 +70,7 @@ class KvCacheAware:
 
     reason = "least prefill cost"
 
-    def choose(self, candidates: Sequence[Candidate], request: RouteRequest) -> int:
+    def choose(self, candidates: Sequence[Candidate]) -> int:
         """The candidate of least `cost_s`."""
         return _least(candidates, _by_cost)
 
@@ -80,7 +80,7 @@ class LeastLoaded:
 
     reason = "fewest tokens in flight"
 
-    def choose(self, candidates: Sequence[Candidate], request: RouteRequest) -> int:
+    def choose(self, candidates: Sequence[Candidate]) -> int:
         """The candidate with the least prefill time in flight."""
         return _least(candidates, _by_load)
 
@@ -90,7 +90,7 @@ class RoundRobin:
 
     reason = "its turn"
 
-    def choose(self, candidates: Sequence[Candidate], request: RouteRequest) -> int:
+    def choose(self, candidates: Sequence[Candidate]) -> int:
         """The candidate with the smallest `last_turn`."""
         return _least(candidates, _by_turn)
 
@@ -103,7 +103,7 @@ class Random:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
 
-    def choose(self, candidates: Sequence[Candidate], request: RouteRequest) -> int:
+    def choose(self, candidates: Sequence[Candidate]) -> int:
         """A random candidate."""
         return self._rng.randrange(len(candidates))
 

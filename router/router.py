@@ -46,7 +46,7 @@ class Router:
     def decide(self, request: RouteRequest) -> Decision:
         """Choose where the request goes and book it there. Raise NoWorker."""
         candidates = self._candidates(request)
-        chosen = candidates[self._policy.choose(candidates, request)]
+        chosen = candidates[self._policy.choose(candidates)]
         self._turn += 1
         self._pool.chosen(chosen.worker)
         ledger = chosen.worker.ledger(chosen.rank)
@@ -69,7 +69,7 @@ class Router:
     def explain(self, request: RouteRequest) -> Explanation:
         """What `decide` would weigh and choose now, booking nothing. Raise NoWorker."""
         candidates = self._candidates(request)
-        chosen = candidates[self._policy.choose(candidates, request)]
+        chosen = candidates[self._policy.choose(candidates)]
         return Explanation(
             prompt_tokens=chosen.prompt_tokens,
             workers=tuple(_explained(candidate) for candidate in candidates),

@@ -5,11 +5,9 @@ from collections import Counter
 
 import pytest
 
-from router import POLICIES, Candidate, RouteRequest, Worker, WorkerSpec
+from router import POLICIES, Candidate, Worker, WorkerSpec
 from router.rate import PrefillRate
 from tests.router.fleet import Clock
-
-REQUEST = RouteRequest()
 
 
 def candidate(
@@ -45,7 +43,7 @@ def candidate(
 
 def choose(name: str, *candidates: Candidate) -> int:
     """The index a policy chooses."""
-    return POLICIES[name](random.Random(1)).choose(candidates, REQUEST)
+    return POLICIES[name](random.Random(1)).choose(candidates)
 
 
 def test_cost_counts_the_own_prefill_twice() -> None:
@@ -97,7 +95,7 @@ def test_random_gives_all_the_same_chance() -> None:
     """Seeded, so the counts are what they are."""
     policy = POLICIES["random"](random.Random(3))
     candidates = [candidate(), candidate(inflight=10**6), candidate(uncached=0)]
-    counts = Counter(policy.choose(candidates, REQUEST) for _ in range(3_000))
+    counts = Counter(policy.choose(candidates) for _ in range(3_000))
     assert all(900 < counts[index] < 1_100 for index in range(3))
 
 
