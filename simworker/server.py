@@ -1,7 +1,6 @@
 """A simulated worker as an object: several can run in one process, on one loop."""
 
 import hashlib
-import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ from simworker.answers import Author, read_answers
 from simworker.cache import BlockCache
 from simworker.engine import Engine
 from simworker.hashing import BlockHasher
-from simworker.model import demo_model_dir
+from simworker.model import NAME, demo_model_dir
 from simworker.options import BadOptions, SimOptions
 from simworker.publisher import Publisher
 from simworker.runner import Runner
@@ -24,9 +23,6 @@ from simworker.vllm.metrics import CacheConfig
 from simworker.vllm.models import Models
 from simworker.vllm.planning import Planner
 
-log = logging.getLogger("simworker.server")
-
-DEMO_MODEL = "qwen3-demo"
 DEFAULT_CONTEXT = 40_960
 # Engines behind uvicorn close idle connections after so many seconds.
 KEEP_ALIVE_S = 5.0
@@ -122,7 +118,7 @@ class SimWorker:
 
     def _parts(self) -> Parts:
         options, started = self.options, time.time()
-        root = options.model or DEMO_MODEL
+        root = options.model or NAME
         models = Models(
             options.served_model_name or (root,),
             options.lora_modules,
