@@ -6,7 +6,6 @@ connection that was already closed) or said it is busy (429, 503). Everything el
 the client's to know.
 """
 
-import logging
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -24,8 +23,6 @@ from router import pool
 from router.decision import BUSY_STATUSES, Decision
 from router.request import RouteRequest
 from router.router import Router
-
-log = logging.getLogger(__name__)
 
 RANK_HEADER = b"X-data-parallel-rank"
 

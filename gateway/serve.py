@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import gc
-import logging
 import signal
 import sys
 
@@ -14,8 +13,6 @@ from gateway.app import Gateway
 from gateway.config import Config
 from gateway.errors import ConfigError
 from gateway.server import make_runner
-
-log = logging.getLogger(__name__)
 
 SWITCH_S = 0.001
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -56,7 +53,7 @@ async def _serve(gateway: Gateway) -> None:
         runner = make_runner(app, shutdown_s=gateway.config.shutdown_grace)
         await runner.setup()
         try:
-            print(f"ready {await _listen(runner, gateway.config)}", flush=True)  # noqa: T201
+            print(f"ready {await _listen(runner, gateway.config)}", flush=True)  # noqa: T201 - for whoever started it
             await stopped.wait()
         finally:
             await runner.cleanup()
