@@ -139,12 +139,13 @@ async def _gateway(url: str) -> None:
 
 
 async def _compare(direct: str, through: str, size: int, rounds: int) -> None:
-    slow = {
-        "none": None,
-        "sleeping 2 s": _body(SLEEP),
-        "encoding": _body(os.urandom(size // 2).hex()),
-    }
     for _ in range(rounds):
+        slow = {
+            "none": None,
+            "sleeping 2 s": _body(SLEEP),
+            # Another text each time: the encoder remembers the last one.
+            "encoding": _body(os.urandom(size // 2).hex()),
+        }
         for where, address in (("direct", direct), ("gateway", through)):
             for name, body in slow.items():
                 if where == "direct" and body is not None:
