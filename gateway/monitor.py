@@ -31,7 +31,7 @@ from router.worker import DEFAULT_BLOCK_SIZE, Worker, WorkerState
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 0.5
-RETRY_LIMIT_S = 10.0
+RETRY_LIMIT_S = 2.0
 REFRESH_S = 10.0
 RANK_PINNING_ENGINES = ("vllm", "sglang")
 DEFAULT_CACHE_BLOCKS = 8192
