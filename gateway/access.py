@@ -38,6 +38,9 @@ CLOSED = frozenset(
 """Control routes of workers that live under /v1."""
 
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
 def asked_path(target: bytes) -> str:
     """The decoded path of a request's target, dot segments and all."""
     path = re.split(rb"[?#]", target, maxsplit=1)[0]
@@ -47,9 +50,12 @@ def asked_path(target: bytes) -> str:
 def is_proxied(path: str, further_prefixes: Iterable[str]) -> bool:
     """Whether a request for this (decoded) path may reach a worker.
 
-    Dot segments never do: what the worker makes of them is not for us to guess.
+    Dot segments and control characters never do: what the worker makes of them is not
+    for us to guess (a line end after a path still matches it in Starlette).
     """
     if any(segment in (".", "..") for segment in path.split("/")) or "//" in path:
+        return False
+    if _CONTROL.search(path):
         return False
     if any(path == p or path.startswith(p.rstrip("/") + "/") for p in further_prefixes):
         return True

@@ -11,6 +11,7 @@ from aiohttp import web
 from gateway import body as bodies
 from gateway.access import asked_path, check_admin, is_proxied
 from gateway.admin import Admin
+from gateway.client import cut
 from gateway.config import Config
 from gateway.describe import ENCODED_BODY, OTHER_ENDPOINT, Describer
 from gateway.errors import (
@@ -24,6 +25,7 @@ from gateway.headers import request_id, target
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.peek import Peeked, peek
 from gateway.proxy import Outgoing, Proxy
+from gateway.server import check_framing
 from router.request import RouteRequest
 
 log = logging.getLogger(__name__)
@@ -79,7 +81,8 @@ class Handlers:
             if method == "GET":
                 self._add(app, "HEAD", path, handler, endpoint)
             self._add(app, "*", path, _wrong_method(method), endpoint)
-        self._add(app, "*", "/{path:.*}", self._other, OTHER)
+        self._add(app, "*", r"/{path:[\s\S]*}", self._other, OTHER)
+        app.middlewares.append(_or_else(self._guarded(self._other, OTHER)))
 
     def _add(
         self, app: web.Application, method: str, path: str, handler: Handler, name: str
@@ -111,6 +114,7 @@ class Handlers:
         self, handler: Handler, request: web.Request, identity: bytes, endpoint: str
     ) -> web.StreamResponse:
         try:
+            check_framing(request)
             return await handler(request, identity)
         except GatewayError as error:
             return _error_response(error, identity)
@@ -118,6 +122,8 @@ class Handlers:
             # A bug of ours: the client gets an answer, the operator the trace.
             log.exception("a request to %s failed", endpoint)
             self._metrics.errors.labels("handler").inc()
+            if request.writer.output_size:
+                return cut(request)
             failure = InternalError("the gateway failed; its log says why")
             return _error_response(failure, identity)
 
@@ -251,6 +257,18 @@ def _outgoing(
         begun=begun,
         prompts=prompts,
     )
+
+
+def _or_else(other: Guarded) -> Callable[..., Awaitable[web.StreamResponse]]:
+    """Has `other` answer what aiohttp finds no route for (``*``, ``host:port``)."""
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Guarded) -> web.StreamResponse:
+        if request.match_info.http_exception is None:
+            return await handler(request)
+        return await other(request)
+
+    return answer
 
 
 def _wrong_method(allowed: str) -> Handler:

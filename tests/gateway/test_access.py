@@ -28,6 +28,13 @@ def test_control_routes_are_closed(path: str) -> None:
     assert not is_proxied(path, ())
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\0", "\x7f"])
+def test_control_characters_are_not_proxied(end: str) -> None:
+    """A line end after a path still matches a route of Starlette's."""
+    assert not is_proxied("/v1/load_lora_adapter" + end, ())
+    assert not is_proxied(f"/v1/a{end}b", ("/v1",))
+
+
 def test_further_prefix() -> None:
     """--proxy-path opens a path and what is below it, not what begins alike."""
     assert is_proxied("/sleep", ("/sleep",))
