@@ -162,7 +162,7 @@ async def _compare(direct: str, through: str, size: int, rounds: int) -> None:
 def run(argv: Sequence[str]) -> None:
     """Print the gaps of other streams: undisturbed, one sleeping, one encoding."""
     parser = argparse.ArgumentParser(prog="python -m bench stall", description=__doc__)
-    parser.add_argument("--bytes", type=int, default=1_600_000)
+    parser.add_argument("--bytes", type=int, default=2_200_000)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--gateway", help=argparse.SUPPRESS)
