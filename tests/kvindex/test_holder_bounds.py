@@ -242,3 +242,13 @@ def test_a_run_partly_known_is_refused_at_the_bound() -> None:
     stream.send(stored(1, 2))
     stream.send(stored(1, 2, 3, 4))
     assert (stream.owner.blocks, stream.feed.counters.refused) == (2, 2)
+
+
+def test_extra_keys_without_end_are_rejected() -> None:
+    """The event is skipped, by its own reason, and the feed goes on."""
+    stream = Stream()
+    endless = (("x" * 5_000,),)
+    stream.send(stored(1), stored(2, parent=1, extra_keys=endless), stored(3, parent=1))
+    assert stream.feed.counters.rejected == {"extra_keys": 1}
+    assert (stream.owner.blocks, stream.held(1, 3), stream.held(1, 2)) == (2, 2, 1)
+    assert not stream.feed.complete
