@@ -53,15 +53,26 @@ def is_proxied(path: str, further_prefixes: Iterable[str]) -> bool:
     Dot segments and control characters never do: what the worker makes of them is not
     for us to guess (a line end after a path still matches it in Starlette).
     """
-    if any(segment in (".", "..") for segment in path.split("/")) or "//" in path:
+    if _CONTROL.search(path) or "//" in path:
         return False
-    if _CONTROL.search(path):
+    loosest = _as_read_loosely(path)
+    if any(segment in (".", "..") for segment in loosest.split("/")):
         return False
     if any(path == p or path.startswith(p.rstrip("/") + "/") for p in further_prefixes):
         return True
-    if path.rstrip("/") in CLOSED:
+    if loosest.rstrip("/") in CLOSED:
         return False
     return path.startswith("/v1/") or path in PROXIED
+
+
+def _as_read_loosely(path: str) -> str:
+    """The path as the least strict of all readers might take it.
+
+    One that decodes twice, takes backslashes for slashes, leaves out parameters and
+    spaces, and does not look at the case.
+    """
+    path = re.split("[?#]", unquote(unquote(path)).replace("\\", "/").lower())[0]
+    return "/".join(part.partition(";")[0].strip() for part in path.split("/"))
 
 
 def check_admin(peer: str | None, authorization: str | None, key: str | None) -> None:

@@ -104,13 +104,16 @@ class Renderers:
     def _load(self, source: str) -> Renderer:
         begun = time.monotonic()
         config = self._config
-        renderer = Renderer.load(
-            source,
-            encoder=config.encoder,
-            chat_template=config.chat_template,
-            default_chat_template_kwargs=config.default_chat_template_kwargs,
-            chat_template_content_format=config.chat_template_content_format,
-        )
+        try:
+            renderer = Renderer.load(
+                source,
+                encoder=config.encoder,
+                chat_template=config.chat_template,
+                default_chat_template_kwargs=config.default_chat_template_kwargs,
+                chat_template_content_format=config.chat_template_content_format,
+            )
+        except OSError as error:  # such as a name that is too long for a path
+            raise ModelNotFound(f"cannot be looked for: {error.strerror}") from None
         took = time.monotonic() - begun
         log.info(
             "model %s loaded in %.1f s, encoder %s", source, took, renderer.encoder_name

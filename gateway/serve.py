@@ -1,9 +1,10 @@
 """The front door as a process: one gateway on one port, until a signal."""
 
 import asyncio
-import errno
 import gc
+import resource
 import signal
+import socket
 import sys
 
 import uvloop
@@ -11,19 +12,30 @@ from aiohttp import web
 
 from gateway.app import Gateway
 from gateway.config import Config
-from gateway.errors import ConfigError
+from gateway.listening import listen, take_port, url_of
 from gateway.server import make_runner
 
 SWITCH_S = 0.001
+FILES = 65_536
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def serve(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; exit status 0. Raises ConfigError."""
+    allow_many_connections()
     gateway = Gateway(config)
+    sockets = take_port(config.host, config.port)
     shorten_pauses()
-    uvloop.run(_serve(gateway))
+    uvloop.run(_serve(gateway, sockets))
     return 0
+
+
+def allow_many_connections() -> None:
+    """As many open files as this process may have: a stream takes two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else hard
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def shorten_pauses() -> None:
@@ -37,7 +49,7 @@ def shorten_pauses() -> None:
     gc.freeze()
 
 
-async def _serve(gateway: Gateway) -> None:
+async def _serve(gateway: Gateway, sockets: list[socket.socket]) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -53,7 +65,7 @@ async def _serve(gateway: Gateway) -> None:
         runner = make_runner(app, shutdown_s=gateway.config.shutdown_grace)
         await runner.setup()
         try:
-            print(f"ready {await _listen(runner, gateway.config)}", flush=True)  # noqa: T201 - for whoever started it
+            print(f"ready {await _listen(runner, sockets)}", flush=True)  # noqa: T201 - for whoever started it
             await stopped.wait()
         finally:
             await runner.cleanup()
@@ -61,15 +73,10 @@ async def _serve(gateway: Gateway) -> None:
         await gateway.stop()
 
 
-async def _listen(runner: web.AppRunner, config: Config) -> str:
+async def _listen(runner: web.AppRunner, sockets: list[socket.socket]) -> str:
     """Open the port; the URL it is reached by."""
-    site = web.TCPSite(runner, config.host, config.port, reuse_address=True)
-    try:
-        await site.start()
-    except OSError as error:
-        where = f"{config.host}:{config.port}"
-        if error.errno == errno.EADDRINUSE:
-            raise ConfigError(f"--port: {where} is in use") from None
-        raise ConfigError(f"cannot listen on {where}: {error.strerror}") from None
-    host, port = runner.addresses[0][:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    url = url_of(sockets[0])
+    for sock in sockets:
+        listen(sock)
+        await web.SockSite(runner, sock).start()
+    return url
