@@ -14,8 +14,7 @@ from gateway.errors import NoWorker
 from gateway.monitor import Monitor
 from kvindex.index import Indexes
 from kvindex.knowledge import Knowledge
-from router import pool
-from router.pool import WorkerPool
+from router.pool import NoCandidate, WorkerPool
 from router.request import RouteRequest
 from router.router import Router
 from router.worker import Worker, WorkerState
@@ -125,7 +124,7 @@ class Admin:
         """`POST /gateway/explain`: what would be chosen, and why; nothing is sent."""
         try:
             explanation = msgspec.to_builtins(self._router.explain(request))
-        except pool.NoWorker as error:
+        except NoCandidate as error:
             raise NoWorker(str(error)) from None
         return {
             "rendered": request.not_rendered is None,

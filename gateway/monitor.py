@@ -25,6 +25,7 @@ from gateway.models import Renderers
 from kvindex.feed import Feed, FeedSettings
 from kvindex.index import Indexes
 from kvindex.knowledge import Knowledge
+from kvindex.pages import indexed_size
 from router.pool import WorkerPool
 from router.worker import DEFAULT_BLOCK_SIZE, Worker, WorkerState
 
@@ -215,7 +216,7 @@ class Monitor:
             indexes=self._indexes,
             key=f"{worker.url} rank {rank}",
             clock=time.monotonic,
-            capacity_blocks=worker.cache_blocks or DEFAULT_CACHE_BLOCKS,
+            capacity_blocks=_indexed_blocks(worker.cache_blocks, block_size),
             settings=FeedSettings(suspect_ttl_s=self._config.suspect_ttl),
             block_size=block_size or (None if has_source else DEFAULT_BLOCK_SIZE),
             has_source=has_source,
@@ -268,3 +269,12 @@ class Monitor:
                 error,
             )
             feed.disconnected(f"cannot follow {endpoint}: {error}")
+
+
+def _indexed_blocks(cache_blocks: int | None, block_size: int | None) -> int:
+    """How many blocks of the index a worker's cache holds; small pages make fewer."""
+    if cache_blocks is None:
+        return DEFAULT_CACHE_BLOCKS
+    if block_size is None:
+        return cache_blocks
+    return max(1, cache_blocks * block_size // indexed_size(block_size))

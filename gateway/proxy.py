@@ -19,8 +19,8 @@ from gateway.origin import Origin
 from gateway.relay import STALL_S, relay
 from gateway.upstream import UpstreamRequest, Upstreams
 from gateway.upstream_response import UpstreamResponse
-from router import pool
 from router.decision import BUSY_STATUSES, Decision
+from router.pool import NoCandidate
 from router.request import RouteRequest
 from router.router import Router
 
@@ -170,7 +170,7 @@ class Proxy:
         with self._metrics.decide_seconds.time():
             try:
                 decision = self._router.decide(route)
-            except pool.NoWorker as error:
+            except NoCandidate as error:
                 raise NoWorker(str(error)) from None
         return decision
 

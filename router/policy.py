@@ -66,7 +66,7 @@ class Policy(Protocol):
 
 
 class KvCacheAware:
-    """Where the prefill costs least; then least decode work; then least waiting."""
+    """Where the prefill costs least; then where least is being decoded."""
 
     reason = "least prefill cost"
 
@@ -116,18 +116,16 @@ POLICIES: Mapping[str, Callable[[random.Random], Policy]] = {
 }
 """The policies by the name they are asked for."""
 
-Key = tuple[float, int, int, int] | int
+Key = tuple[float, int, int] | int
 
 
 def _by_cost(candidate: Candidate) -> Key:
-    waiting = candidate.worker.reported_waiting or 0
-    return candidate.cost_s, candidate.decode_tokens, waiting, candidate.last_turn
+    return candidate.cost_s, candidate.decode_tokens, candidate.last_turn
 
 
 def _by_load(candidate: Candidate) -> Key:
-    waiting = candidate.worker.reported_waiting or 0
     load_s = candidate.inflight_tokens / candidate.tokens_per_s
-    return load_s, candidate.decode_tokens, waiting, candidate.last_turn
+    return load_s, candidate.decode_tokens, candidate.last_turn
 
 
 def _by_turn(candidate: Candidate) -> Key:

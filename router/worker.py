@@ -85,7 +85,6 @@ class Worker:
         self.ranks: Sequence[int] = tuple(sorted(spec.kv_events)) or (0,)
         self.can_pin_ranks = True
         self.rate = rate
-        self.reported_waiting: int | None = None
         self.knowledge: dict[int, Knowledge] = {}
         self.ledgers: dict[int, Ledger] = {}
         self.content_histories: dict[int, History] = {}
