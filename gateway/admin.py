@@ -19,8 +19,6 @@ from router.request import RouteRequest
 from router.router import Router
 from router.worker import Worker, WorkerState
 
-USABLE = (WorkerState.ready, WorkerState.suspect)
-
 
 class Admin:
     """Reads what the gateway knows into JSON-ready values."""
@@ -45,7 +43,12 @@ class Admin:
 
     def ready(self) -> bool:
         """Whether a request would find a worker that has answered."""
-        return any(worker.state in USABLE for worker in self._pool.workers)
+        return any(map(self._has_answered, self._pool.workers))
+
+    def _has_answered(self, worker: Worker) -> bool:
+        if worker.state is WorkerState.suspect:  # also one that never said a word
+            return worker.url in self._monitor.facts
+        return worker.state is WorkerState.ready
 
     def models(self) -> dict[str, Any]:
         """`GET /v1/models`: the union over workers that are not down, first wins."""

@@ -79,6 +79,14 @@ def test_ready_while_a_request_would_find_a_worker(gateway: Gateway) -> None:
     assert not gateway.admin.ready()
 
 
+def test_not_ready_by_failures_alone() -> None:
+    """A worker that never answered is no better for having been tried."""
+    gateway = Gateway(Config(workers=(URLS,), render="never"))
+    fail(gateway, gateway.pool.workers[0], 1)
+    assert state(gateway.pool.workers[0]) is WorkerState.suspect
+    assert not gateway.admin.ready()
+
+
 def test_pages_are_json(gateway: Gateway) -> None:
     """Every page can be written, whatever state it shows."""
     fail(gateway, gateway.pool.workers[0], 6)
