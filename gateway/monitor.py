@@ -194,6 +194,8 @@ class Monitor:
                 self._open(worker, rank, opened, block_size)
             elif size_changed and block_size is not None:
                 worker.knowledge[rank].feed.use_block_size(block_size)
+            capacity = _indexed_blocks(worker.cache_blocks, block_size)
+            worker.knowledge[rank].history.capacity_blocks = capacity
         worker.ranks = ranks
         for rank in set(worker.knowledge).difference(ranks):
             del self._opened[worker.url, rank]
@@ -216,7 +218,7 @@ class Monitor:
             indexes=self._indexes,
             key=f"{worker.url} rank {rank}",
             clock=time.monotonic,
-            capacity_blocks=_indexed_blocks(worker.cache_blocks, block_size),
+            capacity_blocks=DEFAULT_CACHE_BLOCKS,
             settings=FeedSettings(suspect_ttl_s=self._config.suspect_ttl),
             block_size=block_size or (None if has_source else DEFAULT_BLOCK_SIZE),
             has_source=has_source,
