@@ -24,7 +24,6 @@ PROXIED = frozenset(
         "/v2/embed",
         "/generate",
         "/inference/v1/generate",
-        "/inference/v1/abort_requests",
     }
 )
 """Inference paths outside /v1 that clients of some engine use."""

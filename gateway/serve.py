@@ -16,6 +16,7 @@ from gateway.listening import listen, take_port, url_of
 from gateway.server import make_runner
 
 SWITCH_S = 0.001
+YOUNG_OBJECTS = 20_000
 FILES = 65_536
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -42,11 +43,13 @@ def shorten_pauses() -> None:
     """Keep the interpreter itself from holding up the event loop.
 
     A rendering thread gives way to the loop after a fifth of the usual time, and the
-    collector no longer walks what was loaded at start (tokenizers, templates).
+    collector no longer walks what was loaded at start (tokenizers, templates), nor
+    stops every few hundred objects while a large body is decoded.
     """
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 10, 10)
 
 
 async def _serve(gateway: Gateway, sockets: list[socket.socket]) -> None:

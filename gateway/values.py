@@ -24,7 +24,10 @@ def size(text: str) -> int:
         raise ValueError("is no size such as 134217728, 128MiB or 4G")
     unit = (match[2] or "").upper()
     power = " KMGT".index(unit) if unit else 0
-    return int(match[1]) << (10 * power)
+    value = int(match[1]) << (10 * power)
+    if not value:
+        raise ValueError("is no size above zero")
+    return value
 
 
 def _number(text: str) -> float:

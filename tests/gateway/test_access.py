@@ -19,7 +19,8 @@ def test_inference_paths_are_proxied(path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     ["/kv_cache_events", "/update_weights", "/collective_rpc", "/reset_prefix_cache",
-     "/sleep", "/wake_up", "/pause", "/server_info", "/kv_event_sources", "/load",
+     "/inference/v1/abort_requests", "/sleep", "/wake_up", "/pause",
+     "/server_info", "/kv_event_sources", "/load",
      "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/../sleep",
      "/v1/./../sleep", "/v1//../sleep", "//sleep", "/", "/v1", "/v10/x", "/tokenizer"],
 )  # fmt: skip

@@ -79,6 +79,8 @@ def test_environment_below_flags() -> None:
         ("--prefill-rate", "0"),
         ("--prefill-rate", "nan"),
         ("--max-body", "-1"),
+        ("--max-body", "0"),
+        ("--index-memory", "0 GiB"),
         ("--kv-events", "w1"),
         ("--kv-events", "w1#x=tcp://h:1"),
         ("--kv-events", "w1=tcp://h"),
