@@ -42,7 +42,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 20
     shape: Shape = DEFAULT_SHAPE
     worker_options: tuple[str, ...] = (
-        "--prefill-rate", "8000", "--decode-rate", "120", "--blocks", "2560",
+        "--prefill-rate", "10000", "--decode-rate", "120", "--blocks", "2560",
     )  # fmt: skip
 
 
