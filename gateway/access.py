@@ -1,4 +1,4 @@
-"""Who may ask what: the guard of /gateway/**, and which paths are proxied at all.
+"""Who may ask what: the keys, and which paths are proxied at all.
 
 Forwarded-for headers are never trusted: a peer is who it is connected as.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
-from gateway.errors import Forbidden, Unauthorized
+from gateway.errors import Forbidden, Unauthorized, WrongApiKey
 
 PROXIED = frozenset(
     {
@@ -84,11 +84,22 @@ def check_admin(peer: str | None, authorization: str | None, key: str | None) ->
         return
     if key is None:
         raise Forbidden("/gateway answers loopback peers only; --admin-key opens it")
+    if not _is_key(authorization, key):
+        raise Unauthorized("the admin key is missing or wrong")
+
+
+def check_api_key(authorization: str | None, key: str) -> None:
+    """Let holders of the API key in; raises WrongApiKey."""
+    if not _is_key(authorization, key):
+        raise WrongApiKey
+
+
+def _is_key(authorization: str | None, key: str) -> bool:
+    """Whether a header carries that bearer key; how long it takes tells nothing."""
     scheme, _, given = (authorization or "").partition(" ")
     # Headers may hold any bytes: aiohttp keeps odd ones as surrogates.
     sent, wanted = (t.encode("utf-8", "surrogateescape") for t in (given.strip(), key))
-    if scheme.lower() != "bearer" or not hmac.compare_digest(sent, wanted):
-        raise Unauthorized("the admin key is missing or wrong")
+    return hmac.compare_digest(sent, wanted) and scheme.lower() == "bearer"
 
 
 def _is_loopback(peer: str) -> bool:

@@ -18,6 +18,7 @@ from gateway.describe import Describer
 from gateway.exchange import Timeouts
 from gateway.feeds import EventSockets
 from gateway.gauges import Gauges
+from gateway.guard import Guard
 from gateway.handlers import Handlers
 from gateway.housekeeping import Housekeeping
 from gateway.metrics import Metrics
@@ -25,13 +26,16 @@ from gateway.models import Renderers
 from gateway.monitor import Monitor
 from gateway.proxy import Proxy
 from gateway.relay import STALL_S
+from gateway.render_endpoints import DEADLINE_S, RenderEndpoints
+from gateway.render_services import RenderServices
 from gateway.rendering import RenderPool
+from gateway.threads import Threads
 from gateway.upstream import Upstreams
 from kvindex.index import Indexes
 from router.policy import POLICIES
 from router.pool import WorkerPool
 from router.router import Router
-from router.worker import WorkerState
+from router.worker import Worker, WorkerState
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +50,15 @@ class Gateway:
     def __init__(self, config: Config) -> None:
         """Load the models the configuration names; ConfigError where that fails."""
         self.config = config
+        self._was_ready = False
+        self._first_round_over = False
         self.metrics = Metrics()
         self.indexes = Indexes(limit_bytes=config.index_memory)
-        self.pool = WorkerPool(clock=time.monotonic, prefill_rate=config.prefill_rate)
+        self.pool = WorkerPool(
+            clock=time.monotonic,
+            prefill_rate=config.prefill_rate,
+            on_change=self._worker_changed,
+        )
         for spec in worker_specs(config):
             self.pool.add(spec)
         self.renderers = Renderers(config)
@@ -69,6 +79,9 @@ class Gateway:
             self._sockets,
             self._may_load,
         )
+        self.render_services = RenderServices(
+            config, self.pool, self.renderers, self.monitor.max_model_len
+        )
         self.admin = Admin(
             pool=self.pool,
             indexes=self.indexes,
@@ -83,9 +96,12 @@ class Gateway:
             max_bytes=config.max_render_bytes,
             metrics=self.metrics,
         )
+        self._threads = Threads(
+            threads=config.render_threads,
+            queue=config.render_queue,
+            deadline=DEADLINE_S,
+        )
         self.metrics.watch(Gauges(self.pool, self.indexes).read)
-        self._was_ready = False
-        self._first_round_over = False
 
     async def start(self) -> web.Application:
         """Contact the workers once, start the background; the application to serve."""
@@ -101,9 +117,15 @@ class Gateway:
         """End the background, close every socket."""
         await self._stack.aclose()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a thread still renders."""
+        return self._render_pool.outstanding + self._threads.outstanding > 0
+
     async def _start(self) -> web.Application:
         config, stack = self.config, self._stack
         stack.callback(self._render_pool.close)
+        stack.callback(self._threads.close)
         stack.callback(self._sockets.close)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         self.upstreams = Upstreams(
@@ -116,6 +138,8 @@ class Gateway:
         stack.push_async_callback(self.upstreams.close)
         await self.monitor.first_round(session, FIRST_ROUND_S)
         self._first_round_over = True
+        for worker in self.pool.workers:
+            self._settle(worker)
         await stack.enter_async_context(_running(self._background(session)))
         return self.application(self.upstreams)
 
@@ -166,8 +190,31 @@ class Gateway:
         )
         # Bodies have their own limit (gateway.body); aiohttp's would cut them first.
         app = web.Application(client_max_size=0)
-        handlers.add_to(app)
+        if self.config.render_endpoints and self.config.render != "never":
+            self._add_render_routes(app)
+        handlers.add_to(Guard(app, self.metrics))
         return app
+
+    def _add_render_routes(self, app: web.Application) -> None:
+        dialect = self.config.render_dialect
+        endpoints = RenderEndpoints(
+            self.render_services,
+            dialect=dialect,
+            threads=self._threads,
+            # A larger body would hold up the event loop when it is decoded.
+            max_body=min(self.config.max_render_bytes, self.config.max_body),
+            metrics=self.metrics,
+        )
+        guard = Guard(app, self.metrics, flat=dialect == "trtllm")
+        endpoints.add_render_routes(guard)
+
+    def _worker_changed(self, worker: Worker, before: WorkerState) -> None:
+        if self._first_round_over:
+            self._settle(worker)
+
+    def _settle(self, worker: Worker) -> None:
+        if worker.state is WorkerState.ready:
+            self.render_services.settle(worker)
 
     def _may_load(self) -> bool:
         """Loading a tokenizer stalls the loop: only until there is traffic to stall."""

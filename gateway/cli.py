@@ -14,8 +14,17 @@ from typing import NoReturn
 from gateway.config import Config
 from gateway.errors import ConfigError
 from gateway.options import add_arguments, read
+from gateway.render_config import RenderConfig
+from gateway.shared_config import SharedConfig
 
 DESCRIPTION = "A KV-cache-aware routing gateway with built-in rendering."
+RENDER_DESCRIPTION = (
+    "Renders requests to token ids, on a CPU: only a model's tokenizer, configuration "
+    "and chat template are loaded."
+)
+IN_THE_ENVIRONMENT = (
+    " Each option can also be set as KV_GATEWAY_<NAME> in the environment."
+)
 USAGE_STATUS = 2
 SIMULATED = {
     "demo": ("simworker.demo", "Simulated workers, a gateway and traffic"),
@@ -51,12 +60,19 @@ def parser(command: str) -> argparse.ArgumentParser:
     serve = commands.add_parser(
         "serve",
         help="the front door (the default command)",
-        description=DESCRIPTION
-        + " Each option can also be set as KV_GATEWAY_<NAME> in the environment.",
+        description=DESCRIPTION + IN_THE_ENVIRONMENT,
         allow_abbrev=False,
     )
     add_arguments(serve, Config)
     serve.set_defaults(run=_serve)
+    render = commands.add_parser(
+        "render",
+        help="a render server for one model, without workers",
+        description=RENDER_DESCRIPTION + IN_THE_ENVIRONMENT,
+        allow_abbrev=False,
+    )
+    add_arguments(render, RenderConfig)
+    render.set_defaults(run=_render)
     for name, (module, summary) in SIMULATED.items():
         simulated = commands.add_parser(
             name, help=summary, description=f"{summary}.", allow_abbrev=False
@@ -72,13 +88,27 @@ def _serve(arguments: argparse.Namespace) -> int:
     config = read(Config, arguments)
     if not config.workers:
         raise ConfigError("--workers URL[,URL...] is missing")
+    _log(config)
+    from gateway.app import Gateway
+    from gateway.serve import serve
+
+    return serve(Gateway(config), config, config.port)
+
+
+def _render(arguments: argparse.Namespace) -> int:
+    config = read(RenderConfig, arguments)
+    _log(config)
+    from gateway.render_server import RenderServer
+    from gateway.serve import serve
+
+    return serve(RenderServer(config), config, config.port)
+
+
+def _log(config: SharedConfig) -> None:
     logging.basicConfig(
         level=config.log_level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    from gateway.serve import serve
-
-    return serve(config)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

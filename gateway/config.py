@@ -1,25 +1,24 @@
-"""The configuration of the front door: one frozen record, each option declared once."""
+"""The configuration of the front door: one frozen record, each option declared once.
+
+What the render server has, too, is declared in shared_config.py.
+"""
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import msgspec
+from typing import Annotated, Literal
 
 from gateway.errors import ConfigError
 from gateway.options import MIB, MINUTES, SECONDS, option
+from gateway.shared_config import Port, SharedConfig
 from gateway.values import (
     EventEndpoint,
     event_endpoint,
     fraction,
-    json_object,
     model_source,
     path_prefix,
-    port_number,
     positive,
     secret,
     size,
-    whole,
     worker_urls,
 )
 from router.worker import WorkerSpec
@@ -39,7 +38,7 @@ def memory_bytes(container_limit: Path = CONTAINER_LIMIT) -> int:
         return machine
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True):
+class Config(SharedConfig, frozen=True, kw_only=True):
     """What `kv-gateway` does, decided at start and never changed."""
 
     workers: Annotated[
@@ -61,10 +60,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
             shown_default="asked of the workers",
         ),
     ] = ()
-    host: Annotated[str, option("address to listen on", metavar="ADDRESS")] = "0.0.0.0"  # noqa: S104 - a front door
-    port: Annotated[
-        int, option("port to listen on, 0 for any", metavar="N", parse=port_number)
-    ] = 8080
+    port: Port = 8080
     policy: Annotated[Policy, option("how a worker is chosen")] = "kv_cache_aware"
     prefill_rate: Annotated[
         float,
@@ -110,17 +106,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         Literal["auto", "never"],
         option("render requests to token ids; never: route by load and raw content"),
     ] = "auto"
-    render_threads: Annotated[
-        int, option("threads that render", metavar="N", parse=whole)
-    ] = 2
-    render_queue: Annotated[
-        int,
-        option(
-            "requests that may wait to be rendered; more are routed without ids",
-            metavar="N",
-            parse=whole,
-        ),
-    ] = 256
     render_deadline: Annotated[
         float,
         option(
@@ -131,31 +116,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0.2 * SECONDS
     max_render_bytes: Annotated[
         int,
-        option("larger bodies are routed without ids", metavar="BYTES", parse=size),
-    ] = 4 * MIB
-    encoder: Annotated[
-        Literal["auto", "fastokens", "tokenizers"],
-        option("what turns text into ids; auto: fastokens if it passes its self-test"),
-    ] = "auto"
-    chat_template: Annotated[
-        str | None,
-        option("chat template, a file or its text", metavar="FILE_OR_TEXT"),
-    ] = None
-    chat_template_content_format: Annotated[
-        Literal["auto", "string", "openai"],
-        option("what the template expects as message content"),
-    ] = "auto"
-    default_chat_template_kwargs: Annotated[
-        dict[str, Any] | None,
         option(
-            "template variables a request may override, as on the workers",
-            metavar="JSON",
-            parse=json_object,
+            "larger bodies are routed without ids, and refused by the render endpoints",
+            metavar="BYTES",
+            parse=size,
         ),
-    ] = None
-    max_body: Annotated[
-        int, option("largest request body; above: 413", metavar="BYTES", parse=size)
-    ] = 128 * MIB
+    ] = 4 * MIB
+    render_endpoints: Annotated[
+        bool,
+        option(
+            "answer /v1/chat/completions/render, /v1/completions/render and "
+            "/v1/responses/render here; off: a worker does"
+        ),
+    ] = True
     connect_timeout: Annotated[
         float,
         option("seconds to connect to a worker", metavar="SECONDS", parse=positive),
@@ -201,17 +174,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     client_rank: Annotated[
         bool, option("let clients choose a data-parallel rank by header")
     ] = False
-    shutdown_grace: Annotated[
-        float,
-        option(
-            "seconds that open requests get to end after a SIGTERM",
-            metavar="SECONDS",
-            parse=positive,
-        ),
-    ] = 10 * SECONDS
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], option("how much to log")
-    ] = "info"
 
 
 def worker_specs(config: Config) -> list[WorkerSpec]:

@@ -6,16 +6,15 @@ cut into pieces that are hashed like blocks, so that equal beginnings still meet
 """
 
 import time
-from collections.abc import Iterable
 
 import msgspec
 
 from gateway.metrics import Metrics
 from gateway.models import Renderers
 from gateway.peek import Peeked
+from gateway.prompt import Kind, Prompt, render
 from gateway.rendering import LATE, NotRendered, RenderPool
 from kvindex.blocks import Namespace, chain
-from render import Rendered
 from router.pool import WorkerPool
 from router.request import (
     CONTENT_PIECE_BYTES,
@@ -31,17 +30,7 @@ BYTES_PER_TOKEN = CONTENT_PIECE_BYTES // CONTENT_PIECE_TOKENS
 NO_MODEL = "no_model"
 SWITCHED_OFF = "switched_off"
 ENCODED_BODY = "encoded_body"
-NO_PROMPT = "no_prompt"
 OTHER_ENDPOINT = "endpoint"
-
-
-class _Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rendering brought: a prompt, its blocks as the workers cut them."""
-
-    rendered: Rendered
-    blocks: dict[tuple[str, int], Rendering]
-    count: int
-    """Prompts in the body; of several, this is the longest."""
 
 
 class Describer:
@@ -63,9 +52,9 @@ class Describer:
         self._rendering = render
 
     async def describe(
-        self, body: bytes, peeked: Peeked, *, chat: bool, counted: bool = True
+        self, body: bytes, peeked: Peeked, kind: Kind, *, counted: bool = True
     ) -> RouteRequest:
-        """Describe a chat or completion request; never raises for what is in it.
+        """Describe an inference request; never raises for what is in it.
 
         Its times go into the metrics if `counted`.
         """
@@ -74,7 +63,7 @@ class Describer:
         namespace = self._pool.resolve(peeked.model, peeked.cache_salt)
         begun = time.perf_counter()
         try:
-            prompt = await self._render(body, peeked, namespace, chat=chat)
+            prompt = await self._render(body, peeked, namespace, kind)
         except NotRendered as reason:
             if counted and reason.reason == LATE:
                 self._metrics.render_seconds.observe(time.perf_counter() - begun)
@@ -106,43 +95,33 @@ class Describer:
         )
 
     async def _render(
-        self, body: bytes, peeked: Peeked, namespace: Namespace, *, chat: bool
-    ) -> _Prompt:
+        self, body: bytes, peeked: Peeked, namespace: Namespace, kind: Kind
+    ) -> Prompt:
         if not self._rendering:
             raise NotRendered(SWITCHED_OFF)
-        renderer = self._renderers.find(peeked.model, namespace.model)
-        if renderer is None:
-            raise NotRendered(NO_MODEL)
         keys = self._pool.rendering_keys(peeked.model)
+        renderers = {}
+        for profile in sorted({profile for profile, _ in keys}):
+            found = self._renderers.find(peeked.model, namespace.model, profile)
+            if found is not None:
+                renderers[profile] = found
+        if not renderers:
+            raise NotRendered(NO_MODEL)
         root = namespace.root()
-
-        def work() -> _Prompt:  # hashing, too: a million tokens take ten milliseconds
-            if chat:
-                prompts = [renderer.render_chat(body)]
-            else:
-                prompts = renderer.render_completion(body)
-            if not prompts:
-                raise NotRendered(NO_PROMPT)
-            # Several prompts go to one worker: the longest weighs most.
-            longest = max(prompts, key=len)
-            blocks = _blocks(longest, keys, root)
-            return _Prompt(rendered=longest, blocks=blocks, count=len(prompts))
-
-        return await self._render_pool.run(work, len(body))
-
-
-def _blocks(
-    rendered: Rendered, keys: Iterable[tuple[str, int]], root: int
-) -> dict[tuple[str, int], Rendering]:
-    return {
-        (profile, block_size): Rendering(
-            profile=profile,
-            block_size=block_size,
-            hashes=chain(rendered.token_ids, block_size, root),
-            token_count=len(rendered),
+        # Hashing, too, is done in the thread: a million tokens take ten milliseconds.
+        return await self._render_pool.run(
+            lambda: render(renderers, body, kind, keys=keys, root=root), len(body)
         )
-        for profile, block_size in keys
-    }
+
+
+def kind_of(peeked: Peeked) -> Kind | None:
+    """What a body is, by what it asks with; None where that is missing."""
+    kinds: tuple[tuple[msgspec.Raw | None, Kind], ...] = (
+        (peeked.messages, "chat"),
+        (peeked.prompt, "completion"),
+        (peeked.input, "responses"),
+    )
+    return next((kind for asked, kind in kinds if asked is not None), None)
 
 
 def _output_limit(peeked: Peeked) -> int | None:

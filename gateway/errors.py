@@ -4,6 +4,7 @@
     |- BadRequest 400              the client's head or, on own routes, content
     |  |- BadFraming                 its body is cut short or badly framed
     |- Unauthorized 401            own routes without the admin key
+    |  |- WrongApiKey                 the render server without its key
     |- Forbidden 403               own routes from elsewhere
     |- NotFound 404                no such route, or one that is closed
     |- MethodNotAllowed 405
@@ -12,6 +13,8 @@
     |- ExpectationFailed 417       an ``Expect`` other than 100-continue
     |- InternalError 500           a bug of the gateway
     |- NoWorker 503                nobody to send to
+    |- RenderBusy 503              a render route with too much to do
+    |- RenderTimeout 504           a rendering that took too long
     |- UpstreamFailed 502          the worker broke the exchange
     |  |- ConnectFailed              no connection; nothing was sent
     |  |- StaleConnection            a reused connection had been closed meanwhile
@@ -69,6 +72,18 @@ class GatewayError(Exception):
             }
         )
 
+    def flat_body(self) -> bytes:
+        """The JSON body in TensorRT-LLM's shape: nothing is nested."""
+        return msgspec.json.encode(
+            {
+                "object": "error",
+                "message": self.message,
+                "type": type(self).__name__.removesuffix("Error") + "Error",
+                "param": self.param,
+                "code": self.status,
+            }
+        )
+
 
 class BadRequest(GatewayError):
     """The client's request cannot be understood."""
@@ -91,6 +106,19 @@ class Unauthorized(GatewayError):
     status = 401
     type = "authentication_error"
     code = "unauthorized"
+
+
+class WrongApiKey(Unauthorized):
+    """The render server was asked without its key; OpenAI's words."""
+
+    type = "invalid_request_error"
+    code = "invalid_api_key"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the API key is missing or wrong: send it as Authorization: Bearer KEY",
+            headers=[("WWW-Authenticate", "Bearer")],
+        )
 
 
 class Forbidden(GatewayError):
@@ -157,6 +185,25 @@ class NoWorker(GatewayError):
 
     def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
         super().__init__(message, headers=[("Retry-After", str(retry_after_s))])
+
+
+class RenderBusy(GatewayError):
+    """More renderings wait than may. Answered with ``Retry-After``."""
+
+    status = 503
+    type = "service_unavailable"
+    code = "render_busy"
+
+    def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(message, headers=[("Retry-After", str(retry_after_s))])
+
+
+class RenderTimeout(GatewayError):
+    """A rendering took longer than a client should wait."""
+
+    status = 504
+    type = "render_timeout"
+    code = "render_timeout"
 
 
 class UpstreamFailed(GatewayError):

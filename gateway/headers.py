@@ -60,14 +60,16 @@ def first(headers: RawHeaders, name: bytes) -> bytes | None:
 
 
 def request_id(headers: RawHeaders) -> bytes:
-    """The client's ``X-Request-ID``, or a new one where it sent none worth keeping.
+    """The client's ``X-Request-ID``, or a new one where it sent none worth keeping."""
+    return sent_request_id(headers) or secrets.token_hex(16).encode()
 
-    Kept are up to 256 visible ASCII characters.
-    """
+
+def sent_request_id(headers: RawHeaders) -> bytes | None:
+    """The client's ``X-Request-ID``: up to 256 visible ASCII characters, or None."""
     sent = first(headers, REQUEST_ID)
     if sent is not None and _GOOD_REQUEST_ID.fullmatch(sent):
         return sent
-    return secrets.token_hex(16).encode()
+    return None
 
 
 def to_worker(

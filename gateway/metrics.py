@@ -1,4 +1,4 @@
-"""Prometheus metrics of one gateway: what was predicted and delivered, how fast.
+"""Prometheus metrics of one server: what was predicted and delivered, how fast.
 
 Counters and histograms are written where things happen; gauges of workers, feeds and
 the index are read when somebody scrapes (see `watch`). No label takes a value a client
@@ -32,31 +32,77 @@ SLOW = (
 )  # fmt: skip
 
 
-class Metrics:
-    """Every metric the gateway writes, in a registry of its own."""
+class ServerMetrics:
+    """What every server of ours writes, in a registry of its own."""
 
     def __init__(self) -> None:
         # Series of creation times double the page and tell nothing here.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # theirs is not
         self.registry = CollectorRegistry(auto_describe=True)
-        self._requests_and_times()
-        self._tokens()
-        self._troubles()
-
-    def _requests_and_times(self) -> None:
         self.requests = self._counter(
             "requests", "Requests answered", ("endpoint", "status")
         )
         self.request_seconds = self._times(
             "request_seconds", "From request to end of answer", ("endpoint",)
         )
+        self.render_seconds = self._time(
+            "render_seconds", "Rendering a request, waiting included"
+        )
+        self.errors = self._counter(
+            "internal_errors", "Faults of the gateway itself, each logged", ("where",)
+        )
+
+    def _count(self, name: str, text: str) -> Counter:
+        return Counter(PREFIX + name, text, registry=self.registry)
+
+    def _counter(
+        self, name: str, text: str, labels: tuple[str, ...]
+    ) -> "Labelled[Counter]":
+        counter = Counter(PREFIX + name, text, labels, registry=self.registry)
+        return Labelled(counter)
+
+    def _time(self, name: str, text: str) -> Histogram:
+        return Histogram(PREFIX + name, text, buckets=FAST, registry=self.registry)
+
+    def _times(
+        self, name: str, text: str, labels: tuple[str, ...]
+    ) -> "Labelled[Histogram]":
+        name = PREFIX + name
+        return Labelled(
+            Histogram(name, text, labels, buckets=SLOW, registry=self.registry)
+        )
+
+    def watch(self, read: Callable[[], Iterable[Metric]]) -> None:
+        """Add metrics that are read at each scrape."""
+        self.registry.register(_Reader(read))
+
+    async def exposition(self) -> bytes:
+        """The page of `GET /metrics`, in Prometheus' text format.
+
+        Written metric by metric: a large fleet's page takes longer than the event loop
+        may be held.
+        """
+        parts = []
+        for metric in self.registry.collect():
+            parts.append(generate_latest(_One(metric)))
+            await asyncio.sleep(0)
+        return b"".join(parts)
+
+
+class Metrics(ServerMetrics):
+    """Every metric the gateway writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._times_of_a_request()
+        self._tokens()
+        self._troubles()
+
+    def _times_of_a_request(self) -> None:
         self.first_token_seconds = self._times(
             "first_token_seconds",
             "From request to the first event of a streamed answer",
             ("worker",),
-        )
-        self.render_seconds = self._time(
-            "render_seconds", "Rendering a request, waiting included"
         )
         self.template_seconds = self._time(
             "template_seconds", "Applying the chat template"
@@ -126,45 +172,6 @@ class Metrics:
         self.client_ranks_dropped = self._count(
             "client_ranks_dropped", "Data-parallel rank headers of clients, dropped"
         )
-        self.errors = self._counter(
-            "internal_errors", "Faults of the gateway itself, each logged", ("where",)
-        )
-
-    def _count(self, name: str, text: str) -> Counter:
-        return Counter(PREFIX + name, text, registry=self.registry)
-
-    def _counter(
-        self, name: str, text: str, labels: tuple[str, ...]
-    ) -> "Labelled[Counter]":
-        counter = Counter(PREFIX + name, text, labels, registry=self.registry)
-        return Labelled(counter)
-
-    def _time(self, name: str, text: str) -> Histogram:
-        return Histogram(PREFIX + name, text, buckets=FAST, registry=self.registry)
-
-    def _times(
-        self, name: str, text: str, labels: tuple[str, ...]
-    ) -> "Labelled[Histogram]":
-        name = PREFIX + name
-        return Labelled(
-            Histogram(name, text, labels, buckets=SLOW, registry=self.registry)
-        )
-
-    def watch(self, read: Callable[[], Iterable[Metric]]) -> None:
-        """Add metrics that are read at each scrape."""
-        self.registry.register(_Reader(read))
-
-    async def exposition(self) -> bytes:
-        """The page of `GET /metrics`, in Prometheus' text format.
-
-        Written metric by metric: a large fleet's page takes longer than the event loop
-        may be held.
-        """
-        parts = []
-        for metric in self.registry.collect():
-            parts.append(generate_latest(_One(metric)))
-            await asyncio.sleep(0)
-        return b"".join(parts)
 
 
 class Labelled(Generic[M]):

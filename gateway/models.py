@@ -6,15 +6,20 @@ only until the gateway is first ready.
 """
 
 import logging
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gateway.config import Config
 from gateway.errors import ConfigError
+from gateway.loading import load_renderer
+from gateway.shared_config import DEFAULT_PROFILE
 from render import ModelNotFound, Renderer
+from render.profile import PROFILES
 from router.models import ListedModel
 
 log = logging.getLogger(__name__)
+
+ByProfile = Mapping[str, Renderer]
+"""One model's renderers, by the engine whose rules they follow."""
 
 
 class Renderers:
@@ -22,8 +27,8 @@ class Renderers:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._by_name: dict[str, Renderer] = {}
-        self._for_any: Renderer | None = None
+        self._by_name: dict[str, ByProfile] = {}
+        self._for_any: ByProfile | None = None
         self._tried: set[str] = set()
 
     @property
@@ -73,7 +78,7 @@ class Renderers:
                     model.id,
                 )
 
-    def _first_found(self, model: ListedModel) -> Renderer | None:
+    def _first_found(self, model: ListedModel) -> ByProfile | None:
         sources = [source for source in (model.root, model.id) if source]
         reasons = []
         for source in dict.fromkeys(sources):
@@ -96,26 +101,23 @@ class Renderers:
             model.parent is not None or model.id in self._tried for model in models
         )
 
-    def find(self, model: str | None, base: str) -> Renderer | None:
-        """The renderer for a request's model, else for its base model."""
-        found = self._by_name.get(model) if model is not None else None
-        return found or self._by_name.get(base) or self._for_any
+    @property
+    def names(self) -> list[str]:
+        """The model names that renderers were loaded for by name."""
+        return list(self._by_name)
 
-    def _load(self, source: str) -> Renderer:
-        begun = time.monotonic()
-        config = self._config
-        try:
-            renderer = Renderer.load(
-                source,
-                encoder=config.encoder,
-                chat_template=config.chat_template,
-                default_chat_template_kwargs=config.default_chat_template_kwargs,
-                chat_template_content_format=config.chat_template_content_format,
-            )
-        except OSError as error:  # such as a name that is too long for a path
-            raise ModelNotFound(f"cannot be looked for: {error.strerror}") from None
-        took = time.monotonic() - begun
-        log.info(
-            "model %s loaded in %.1f s, encoder %s", source, took, renderer.encoder_name
-        )
-        return renderer
+    def find(
+        self, model: str | None, base: str, profile: str = DEFAULT_PROFILE
+    ) -> Renderer | None:
+        """The renderer for a request's model, else for its base model.
+
+        It renders as the engine of that profile does.
+        """
+        found = self._by_name.get(model) if model is not None else None
+        found = found or self._by_name.get(base) or self._for_any
+        return found.get(profile) if found is not None else None
+
+    def _load(self, source: str) -> ByProfile:
+        """What is loaded is shared; it is looked at once for each profile."""
+        renderer = load_renderer(self._config, source, DEFAULT_PROFILE)
+        return {profile: renderer.with_profile(profile) for profile in PROFILES}

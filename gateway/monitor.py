@@ -26,6 +26,7 @@ from kvindex.feed import Feed, FeedSettings
 from kvindex.index import Indexes
 from kvindex.knowledge import Knowledge
 from kvindex.pages import indexed_size
+from render.profile import PROFILES
 from router.pool import WorkerPool
 from router.worker import DEFAULT_BLOCK_SIZE, Worker, WorkerState
 
@@ -78,6 +79,17 @@ class Monitor:
         """For which base model, and with events or not, each knowledge was opened."""
         self.facts: dict[str, WorkerFacts] = {}
         """What each worker said last, by URL."""
+
+    def max_model_len(self, model: str) -> int | None:
+        """The context length that workers list for a model: the shortest."""
+        lengths = [
+            entry.get("max_model_len")
+            for facts in self.facts.values()
+            for entry in facts.listing
+            if entry.get("id") == model
+        ]
+        counts = [n for n in lengths if type(n) is int and n > 0]
+        return min(counts, default=None)
 
     async def first_round(
         self, session: aiohttp.ClientSession, within_s: float
@@ -152,6 +164,8 @@ class Monitor:
         self.facts[worker.url] = facts
         self._pool.listed(worker, facts.models)
         worker.engine = facts.engine
+        if worker.spec.profile is None and facts.engine in PROFILES:
+            worker.profile = facts.engine
         worker.version = facts.version or worker.version
         worker.block_size = facts.block_size or worker.block_size
         worker.cache_blocks = facts.cache_blocks or worker.cache_blocks

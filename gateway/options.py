@@ -9,7 +9,7 @@ import argparse
 import os
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
@@ -21,6 +21,7 @@ C = TypeVar("C", bound=msgspec.Struct)
 SHOWN = 100
 """Characters of a value that an error repeats."""
 ENVIRONMENT_PREFIX = "KV_GATEWAY_"
+ANNOTATIONS = "__annotations__"
 SECONDS = 1.0
 MINUTES = 60 * SECONDS
 MIB = 1024 * 1024
@@ -130,10 +131,14 @@ def _scalar(kind: Any) -> Any:
 
 
 def options_of(config: type[msgspec.Struct]) -> Iterator[Option]:
-    """Every declared option of a configuration, in the order of its fields."""
+    """Every declared option of a configuration: its own, then those of its bases."""
     hints = typing.get_type_hints(config, include_extras=True)
-    for field in msgspec.structs.fields(config):
-        annotation = hints[field.name]
+    fields = {field.name: field for field in msgspec.structs.fields(config)}
+    declared = [
+        name for cls in config.__mro__ for name in vars(cls).get(ANNOTATIONS, ())
+    ]
+    for name in dict.fromkeys(declared):
+        field, annotation = fields[name], hints[name]
         kind, meta = get_args(annotation)
         extra = meta.extra or {}
         yield Option(
@@ -167,7 +172,7 @@ def add_arguments(
             declared.flag,
             dest=declared.name,
             action="append" if declared.repeatable else "store",
-            metavar=declared.metavar or declared.name.upper(),
+            metavar=_metavar(declared),
             help=text,
         )
 
@@ -197,17 +202,17 @@ def read(
     return config(**values)
 
 
-def markdown_table(config: type[msgspec.Struct]) -> str:
-    """The option table of the README."""
+def markdown_table(options: Iterable[Option]) -> str:
+    """An option table of the README."""
     rows = ["| option | default | what it does |", "|---|---|---|"]
-    for declared in options_of(config):
+    for declared in options:
         metavar = "" if declared.type is bool else f" {_metavar(declared)}"
-        flag = f"`{declared.flag}{metavar}`"
+        flag = f"`{declared.flag}{metavar}`".replace("|", "\\|")
         rows.append(f"| {flag} | {declared.default_text()} | {declared.help} |")
     return "\n".join(rows) + "\n"
 
 
 def _metavar(declared: Option) -> str:
     if declared.choices is not None:
-        return "\\|".join(declared.choices)
-    return (declared.metavar or declared.name.upper()).replace("|", "\\|")
+        return "|".join(declared.choices)
+    return declared.metavar or declared.name.upper()

@@ -1,19 +1,21 @@
-"""The front door as a process: one gateway on one port, until a signal."""
+"""A server of ours as a process: on one port, until a signal."""
 
 import asyncio
 import gc
+import logging
+import os
 import resource
 import signal
 import socket
 import sys
+from typing import Protocol
 
 import uvloop
 from aiohttp import web
 
-from gateway.app import Gateway
-from gateway.config import Config
 from gateway.listening import listen, take_port, url_of
 from gateway.server import make_runner
+from gateway.shared_config import SharedConfig
 
 SWITCH_S = 0.001
 YOUNG_OBJECTS = 20_000
@@ -21,13 +23,31 @@ FILES = 65_536
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def serve(config: Config) -> int:
+class Server(Protocol):
+    """The gateway, or the render server: loaded, and about to serve."""
+
+    async def start(self) -> web.Application:
+        """Begin; the application to serve."""
+        ...
+
+    async def stop(self) -> None:
+        """End what `start` began."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether a thread still renders, for somebody who is gone."""
+        ...
+
+
+def serve(server: Server, config: SharedConfig, port: int) -> int:
     """Serve until SIGTERM or SIGINT; exit status 0. Raises ConfigError."""
     allow_many_connections()
-    gateway = Gateway(config)
-    sockets = take_port(config.host, config.port)
+    sockets = take_port(config.host, port)
     shorten_pauses()
-    uvloop.run(_serve(gateway, sockets))
+    uvloop.run(_serve(server, config, sockets))
+    if server.busy:
+        _leave()
     return 0
 
 
@@ -37,6 +57,13 @@ def allow_many_connections() -> None:
     wanted = FILES if hard == resource.RLIM_INFINITY else hard
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _leave() -> None:
+    """End the process at once: the interpreter would wait for its threads to end."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def shorten_pauses() -> None:
@@ -52,7 +79,9 @@ def shorten_pauses() -> None:
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
 
 
-async def _serve(gateway: Gateway, sockets: list[socket.socket]) -> None:
+async def _serve(
+    server: Server, config: SharedConfig, sockets: list[socket.socket]
+) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -63,9 +92,9 @@ async def _serve(gateway: Gateway, sockets: list[socket.socket]) -> None:
 
     for number in SIGNALS:
         loop.add_signal_handler(number, stop)
-    app = await gateway.start()
+    app = await server.start()
     try:
-        runner = make_runner(app, shutdown_s=gateway.config.shutdown_grace)
+        runner = make_runner(app, shutdown_s=config.shutdown_grace)
         await runner.setup()
         try:
             print(f"ready {await _listen(runner, sockets)}", flush=True)  # noqa: T201 - for whoever started it
@@ -73,7 +102,7 @@ async def _serve(gateway: Gateway, sockets: list[socket.socket]) -> None:
         finally:
             await runner.cleanup()
     finally:
-        await gateway.stop()
+        await server.stop()
 
 
 async def _listen(runner: web.AppRunner, sockets: list[socket.socket]) -> str:

@@ -29,6 +29,11 @@ class ChatBody(msgspec.Struct, frozen=True):
     truncate_prompt_tokens: Any = None
     truncation_side: Any = None
     kv_transfer_params: Any = None
+    echo: Any = None
+    prompt_token_ids: Any = None
+    input_ids: Any = None
+    tool_choice: Any = None
+    reasoning: Any = None
 
 
 class CompletionBody(msgspec.Struct, frozen=True):
@@ -54,6 +59,16 @@ Body = TypeVar("Body", ChatBody, CompletionBody)
 def read_chat(body: bytes | Mapping[str, object]) -> ChatBody:
     """Decode a chat body; raises Unrenderable("bad_json")."""
     return _read(body, ChatBody)
+
+
+def read_object(body: bytes | Mapping[str, object]) -> Mapping[str, object]:
+    """Decode any body that is an object; raises Unrenderable("bad_json")."""
+    if isinstance(body, Mapping):
+        return body
+    try:
+        return msgspec.json.decode(body, type=dict[str, object])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise Unrenderable("bad_json", str(error)) from error
 
 
 def read_completion(body: bytes | Mapping[str, object]) -> CompletionBody:
@@ -98,8 +113,10 @@ def mapping(value: object, name: str) -> Json:
     raise Unrenderable("bad_field", f"{name} is not an object")
 
 
-def truncation(body: ChatBody | CompletionBody) -> Truncation | None:
-    """`truncate_prompt_tokens` and `truncation_side`.
+def truncation(
+    body: ChatBody | CompletionBody, *, keep_first: bool = False
+) -> Truncation | None:
+    """`truncate_prompt_tokens` and `truncation_side`; `keep_first` if that is not said.
 
     -1 ("what fits the model") is no truncation here: only the worker knows what fits,
     and a prompt that fits is not changed by it.
@@ -114,7 +131,26 @@ def truncation(body: ChatBody | CompletionBody) -> Truncation | None:
         raise Unrenderable("bad_field", "truncate_prompt_tokens is not a count")
     if tokens == -1:
         return None
-    return Truncation(tokens=tokens, keep_first=side == "right")
+    return Truncation(
+        tokens=tokens, keep_first=keep_first if side is None else side == "right"
+    )
+
+
+def prompts(body: CompletionBody) -> list[str] | list[list[object]]:
+    """Each prompt: one is a text, or a list of ids; raises Unrenderable."""
+    if body.prompt_embeds is not None:
+        raise Unrenderable("media", "a prompt of embeddings")
+    prompt = body.prompt
+    if isinstance(prompt, str):
+        prompt = [prompt]
+    if not isinstance(prompt, list) or not prompt:
+        raise Unrenderable("bad_prompt", "no prompt")
+    if isinstance(prompt[0], int):
+        prompt = [prompt]
+    kind = type(prompt[0])
+    if kind not in (str, list) or not all(type(p) is kind and p for p in prompt):
+        raise Unrenderable("bad_prompt", "prompts are texts, or lists of ids")
+    return prompt
 
 
 def is_list_of_objects(value: object) -> TypeGuard[list[Json]]:

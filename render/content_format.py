@@ -7,12 +7,18 @@ over the messages, and from there to a loop over their content. The rules are th
 vLLM's detection (`vllm/renderers/hf.py`), its blind spots included.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, TypeGuard
 
 from jinja2 import nodes
 
 ContentFormat = Literal["string", "openai"]
+CONTENT_FORMATS: Mapping[str, ContentFormat | None] = {
+    "auto": None,
+    "string": "string",
+    "openai": "openai",
+}
+"""The values of the option; None is what the template wants."""
 Alias = tuple[str, ...]
 """A variable ("name",), or a namespace's attribute ("ns", "name")."""
 
@@ -27,6 +33,16 @@ def detect_content_format(template: nodes.Template) -> ContentFormat:
         return "openai" if _loops_over_content(template) else "string"
     except _Unreadable:
         return "string"
+
+
+def looped_contents(template: nodes.Template) -> frozenset[str]:
+    """The variables whose `content` a parsed template loops over."""
+    loops = (_accessed(_bare(loop.iter)) for loop in template.find_all(nodes.For))
+    return frozenset(
+        found[0].name
+        for found in loops
+        if found and found[1] == "content" and isinstance(found[0], nodes.Name)
+    )
 
 
 def _loops_over_content(root: nodes.Template) -> bool:

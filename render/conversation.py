@@ -11,12 +11,31 @@ from render.template import ChatTemplate
 # What is looked for in the text to find where the final message ends.
 MARK = "CONTINUE_FINAL_MESSAGE_TAG "
 
+# Parameters of `apply_chat_template` itself: never variables of a template.
+TEMPLATE_PARAMETERS = frozenset(
+    {
+        "conversation",
+        "messages",
+        "continue_final_message",
+        "padding",
+        "truncation",
+        "max_length",
+        "return_tensors",
+        "return_dict",
+        "return_assistant_tokens_mask",
+        "sanitize_control_tokens",
+        "tokenizer_kwargs",
+    }
+)
+
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """A template with everything it is rendered with.
 
     `variables` are the further variables the template reads; `continue_final_message`
-    leaves the last message open, for the model to go on with.
+    leaves the last message open, for the model to go on with. `bare_tools` are
+    what a template is given that fails with the tools; `appended` is text that follows
+    the prompt and is encoded apart from it.
     """
 
     template: ChatTemplate
@@ -26,6 +45,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     add_generation_prompt: bool
     continue_final_message: bool
     variables: Mapping[str, object]
+    bare_tools: list[Json] | None = None
+    appended: str = ""
 
     def text(self, special_tokens: Mapping[str, str]) -> str:
         """The prompt; raises Unrenderable.
@@ -36,16 +57,20 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
         messages = self.messages
         if self.continue_final_message:
             messages = [*messages[:-1], _marked(messages[-1])]
-        text = self.template.render(
-            {
-                **special_tokens,
-                **self.variables,
-                "messages": messages,
-                "tools": self.tools,
-                "documents": self.documents,
-                "add_generation_prompt": self.add_generation_prompt,
-            }
-        )
+        context = {
+            **special_tokens,
+            **self.variables,
+            "messages": messages,
+            "tools": self.tools,
+            "documents": self.documents,
+            "add_generation_prompt": self.add_generation_prompt,
+        }
+        try:
+            text = self.template.render(context)
+        except Unrenderable:
+            if self.bare_tools is None:
+                raise
+            text = self.template.render({**context, "tools": self.bare_tools})
         return _cut_at_mark(text) if self.continue_final_message else text
 
 

@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -62,6 +63,11 @@ class Encoder:
         self.name = library.name
         self.added_ids = len(self._before + self._after) // 4
         self.vocabulary_size: int = reference.get_vocab_size(with_added_tokens=True)
+        self.special_ids: frozenset[int] = frozenset(
+            token_id
+            for token_id, token in reference.get_added_tokens_decoder().items()
+            if token.special
+        )
 
     @classmethod
     def load(
@@ -104,6 +110,37 @@ class Encoder:
         except RustFailed as error:
             raise Unrenderable("tokenizer_error", str(error)) from error
         return self.surround(ids) if add_special_tokens else ids
+
+    @cached_property
+    def longest_token(self) -> int:
+        """The length of the longest token as the vocabulary spells it, in characters.
+
+        Takes a while to find out, so it is asked for before requests come.
+        """
+        return max(map(len, self._reference.get_vocab(with_added_tokens=True)))
+
+    def spelling(self, token_id: int) -> str:
+        """The vocabulary's own spelling of an id; empty for one it does not know."""
+        return self._reference.id_to_token(token_id) or ""
+
+    def offsets(self, text: str, *, add_special_tokens: bool) -> list[tuple[int, int]]:
+        """Start and end of each token in the text, in characters.
+
+        Raises Unrenderable("tokenizer_error").
+        """
+        try:
+            (encoding,) = _rust(
+                lambda: self._reference.encode_batch(
+                    [text], add_special_tokens=add_special_tokens
+                )
+            )
+        except RustFailed as error:
+            raise Unrenderable("tokenizer_error", str(error)) from error
+        return list(encoding.offsets)
+
+    def after(self) -> bytes:
+        """What the tokenizer adds after a text."""
+        return self._after
 
     def surround(self, ids: bytes) -> bytes:
         """Add the special tokens of the tokenizer's post-processor to ids."""

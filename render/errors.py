@@ -3,8 +3,8 @@
     Unrenderable    this request has no ids here; it is still routed and sent
     ModelNotFound   a model directory that is not there, or cannot be used
 
-Nothing else leaves this room. Neither is an answer to a client: what a worker would
-refuse is for the worker to refuse.
+Neither is an answer to a client: what a worker would refuse is for the worker to
+refuse. What a render endpoint answers is `refused.py`'s RenderRefused.
 """
 
 from typing import Literal, get_args
@@ -14,6 +14,7 @@ Reason = Literal[
     "bad_field",  # a field that reaches the prompt has a type the worker refuses
     "bad_messages",  # messages missing, empty or of a shape no template is given
     "bad_prompt",  # a completion's prompt missing, empty or mixed
+    "stored",  # a response that goes on from what only its worker has stored
     "media",  # images, audio, video, files, embeddings
     "request_template",  # the request brings its own chat template
     "no_template",  # the model has no chat template

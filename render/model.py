@@ -28,7 +28,9 @@ PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 class Model(msgspec.Struct, frozen=True, kw_only=True):
     """What a model directory holds.
 
-    `name` is what was asked for, `max_length` the context length in tokens.
+    `name` is what was asked for, `max_length` the context length in tokens,
+    `vocabulary_size` the number of ids the model itself knows; `tokenizer_path` is
+    where its tokenizer is, None: with the model.
     `tokenizer_templates` are the chat templates by name ("default", "tool_use", ...);
     `processor_template` is that of a multimodal model's processor.
     `special_tokens` are the template variables `bos_token`, `eos_token` and so on.
@@ -41,30 +43,42 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     special_tokens: Mapping[str, str]
     tokenizer_templates: Mapping[str, str]
     processor_template: str | None
+    vocabulary_size: int | None = None
+    tokenizer_path: Path | None = None
 
     @property
     def tokenizer_file(self) -> Path:
         """The path of tokenizer.json."""
-        return self.path / "tokenizer.json"
+        return (self.tokenizer_path or self.path) / "tokenizer.json"
 
     def has_file(self, pattern: str) -> bool:
-        """Whether a file matching the glob lies in the directory."""
-        return next(self.path.glob(pattern), None) is not None
+        """Whether a file matching the glob lies with the model or its tokenizer."""
+        places = (self.path, self.tokenizer_path or self.path)
+        return any(next(place.glob(pattern), None) is not None for place in places)
 
 
-def load_model(path_or_id: str | Path) -> Model:
+def load_model(
+    path_or_id: str | Path,
+    *,
+    tokenizer: str | Path | None = None,
+    revision: str | None = None,
+) -> Model:
     """Read the directory at a path, or of a hub id in the local cache.
 
-    Raises ModelNotFound.
+    `tokenizer` is where tokenizer and templates are, if not there; `revision` is which
+    one of a hub id's. Raises ModelNotFound.
     """
-    path = find_directory(path_or_id)
-    if not (path / "tokenizer.json").is_file():
+    path = find_directory(path_or_id, revision=revision)
+    tokenizer_path = path
+    if tokenizer is not None:
+        tokenizer_path = find_directory(tokenizer, revision=revision)
+    if not (tokenizer_path / "tokenizer.json").is_file():
         raise ModelNotFound(
-            f"no tokenizer.json in {path}: only fast tokenizers can be loaded"
+            f"no tokenizer.json in {tokenizer_path}: only fast tokenizers can be loaded"
         )
     config = _read_json(path / "config.json")
-    tokenizer_config = _read_json(path / "tokenizer_config.json")
-    tokenizer_templates = _tokenizer_templates(path, tokenizer_config)
+    tokenizer_config = _read_json(tokenizer_path / "tokenizer_config.json")
+    tokenizer_templates = _tokenizer_templates(tokenizer_path, tokenizer_config)
     processor_template = _processor_template(path)
     if processor_template is not None and not tokenizer_templates:
         tokenizer_templates = {"default": processor_template}
@@ -75,14 +89,16 @@ def load_model(path_or_id: str | Path) -> Model:
         name=str(path_or_id),
         path=path,
         model_type=model_type if isinstance(model_type, str) else None,
-        max_length=_max_length(config),
-        special_tokens=_special_tokens(path, tokenizer_config),
+        max_length=_size(config, "max_position_embeddings"),
+        vocabulary_size=_size(config, "vocab_size"),
+        special_tokens=_special_tokens(tokenizer_path, tokenizer_config),
+        tokenizer_path=tokenizer_path,
         tokenizer_templates=tokenizer_templates,
         processor_template=processor_template,
     )
 
 
-def find_directory(path_or_id: str | Path) -> Path:
+def find_directory(path_or_id: str | Path, *, revision: str | None = None) -> Path:
     """The model's directory; raises ModelNotFound."""
     path = Path(path_or_id).expanduser()
     if path.is_dir():
@@ -97,10 +113,13 @@ def find_directory(path_or_id: str | Path) -> Path:
 
     cache = constants.HF_HUB_CACHE
     try:
-        found = snapshot_download(path_or_id, cache_dir=cache, local_files_only=True)
+        found = snapshot_download(
+            path_or_id, revision=revision, cache_dir=cache, local_files_only=True
+        )
     except (HFValidationError, LocalEntryNotFoundError, OSError):
+        which = path_or_id if revision is None else f"{path_or_id}@{revision}"
         raise ModelNotFound(
-            f"no model {path_or_id!r}: neither a directory here "
+            f"no model {which!r}: neither a directory here "
             f"nor a model in the local cache {cache}"
         ) from None
     return Path(found)
@@ -206,11 +225,11 @@ def _token_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _max_length(config: Mapping[str, object]) -> int | None:
-    """The context length; multimodal models keep it with their text part."""
+def _size(config: Mapping[str, object], name: str) -> int | None:
+    """A size in the configuration; multimodal models keep theirs with the text part."""
     nested = config.get("text_config")
     for part in (config, nested if isinstance(nested, dict) else {}):
-        length = part.get("max_position_embeddings")
-        if isinstance(length, int) and length > 0:
-            return length
+        size = part.get(name)
+        if isinstance(size, int) and size > 0:
+            return size
     return None

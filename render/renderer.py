@@ -6,82 +6,37 @@ and no event loop; safe to call from several threads.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
-from kvindex.blocks import pack_ids
+from kvindex.blocks import unpack_ids
 from render.body import (
     ChatBody,
     CompletionBody,
+    Json,
     Truncation,
     flag,
+    prompts,
     read_chat,
     read_completion,
+    read_object,
     truncation,
 )
-from render.content_format import ContentFormat
-from render.conversation import Conversation
+from render.content_format import CONTENT_FORMATS, ContentFormat
 from render.encoder import Encoder
 from render.errors import ModelNotFound, Unrenderable
 from render.model import Model, load_model
-from render.profiles import vllm
+from render.profile import PROFILES, Profile
+from render.prompt import Prompt, Rendered, packed, truncated
+from render.responses import chat_body
+from render.rules import AnswerRules
+from render.switches import SWITCHES, switched
 from render.template import MAX_TEXT, ChatTemplates
 
 MiB = 1024 * 1024
-CONTENT_FORMATS: Mapping[str, ContentFormat | None] = {
-    "auto": None,
-    "string": "string",
-    "openai": "openai",
-}
-
-
-class Profile(Protocol):
-    """What one engine makes of a chat body (`profiles/`)."""
-
-    NAME: str
-
-    def prepare(
-        self,
-        body: ChatBody,
-        templates: ChatTemplates,
-        *,
-        content_format: ContentFormat | None,
-        defaults: Mapping[str, object],
-    ) -> Conversation:
-        """The conversation shown to the template; raises Unrenderable."""
-        ...
-
-    def forwarded_ids(self, body: ChatBody) -> list[object] | None:
-        """Ids in the body that the engine takes in place of the messages."""
-        ...
-
-    def refusal(self, model: Model) -> str | None:
-        """Why the engine does not use this model's template for chats, if so."""
-        ...
-
-
-PROFILES: Mapping[str, Profile] = {vllm.NAME: vllm}
-
-
-class Rendered(msgspec.Struct, frozen=True, kw_only=True):
-    """One prompt as token ids.
-
-    `token_ids` are unsigned 32-bit little-endian; `text` is what was encoded, None if
-    the ids were given. `template_s` and `tokenize_s` are the seconds taken.
-    """
-
-    token_ids: bytes
-    profile: str
-    text: str | None
-    template_s: float
-    tokenize_s: float
-
-    def __len__(self) -> int:
-        """The number of tokens."""
-        return len(self.token_ids) // 4
+TOKENIZER_MODES = ("auto", "hf", "fast")  # all of them the fast tokenizer
 
 
 class Renderer:
@@ -96,14 +51,16 @@ class Renderer:
         encoder: Encoder,
         defaults: Mapping[str, object],
         content_format: ContentFormat | None,
+        switches: Collection[str] = (),
     ) -> None:
         self.model = model
+        self._switches = frozenset(switches)
         self.profile = profile.NAME
         self._profile = profile
         self._refusal = profile.refusal(model)
         self._templates = templates
         self._encoder = encoder
-        self._defaults = defaults
+        self.default_chat_template_kwargs = defaults
         self._content_format = content_format
 
     @classmethod
@@ -111,17 +68,22 @@ class Renderer:
         cls,
         path_or_id: str | Path,
         *,
-        profile: str = vllm.NAME,
+        profile: str = "vllm",
         encoder: str = "auto",
         chat_template: str | None = None,
         default_chat_template_kwargs: Mapping[str, object] | None = None,
         chat_template_content_format: str = "auto",
+        switches: Collection[str] = (),
+        tokenizer: str | Path | None = None,
+        tokenizer_mode: str = "auto",
+        revision: str | None = None,
         segment_cache_bytes: int = 64 * MiB,
         clock: Callable[[], float] = time.time,
     ) -> "Renderer":
         """Load a model directory, or a hub id from the local cache; takes a second.
 
-        The chat template options are those of the worker. `encoder` is "auto",
+        The chat template options are those of the worker, `switches` names what its
+        release of transformers does to messages (`switches.py`). `encoder` is "auto",
         "fastokens" or "tokenizers"; `clock` (epoch seconds) is what templates that
         print the date read. Raises ModelNotFound.
         """
@@ -129,7 +91,17 @@ class Renderer:
             raise ModelNotFound(f"no profile {profile!r}: one of {', '.join(PROFILES)}")
         if chat_template_content_format not in CONTENT_FORMATS:
             raise ModelNotFound(f"no content format {chat_template_content_format!r}")
-        model = load_model(path_or_id)
+        for switch in switches:
+            if switch not in SWITCHES:
+                raise ModelNotFound(
+                    f"no switch {switch!r}: one of {', '.join(SWITCHES)}"
+                )
+        if tokenizer_mode not in TOKENIZER_MODES:
+            raise ModelNotFound(
+                f"tokenizer mode {tokenizer_mode!r} is not supported: "
+                f"one of {', '.join(TOKENIZER_MODES)}"
+            )
+        model = load_model(path_or_id, tokenizer=tokenizer, revision=revision)
         templates = ChatTemplates.load(model, chat_template=chat_template, clock=clock)
         return cls(
             model=model,
@@ -143,6 +115,24 @@ class Renderer:
             ),
             defaults=default_chat_template_kwargs or {},
             content_format=CONTENT_FORMATS[chat_template_content_format],
+            switches=switches,
+        )
+
+    def with_profile(self, profile: str) -> "Renderer":
+        """The same model as another engine renders it; loads nothing.
+
+        Raises ModelNotFound for a profile that there is not.
+        """
+        if profile not in PROFILES:
+            raise ModelNotFound(f"no profile {profile!r}: one of {', '.join(PROFILES)}")
+        return Renderer(
+            model=self.model,
+            profile=PROFILES[profile],
+            templates=self._templates,
+            encoder=self._encoder,
+            defaults=self.default_chat_template_kwargs,
+            content_format=self._content_format,
+            switches=self._switches,
         )
 
     @property
@@ -157,36 +147,121 @@ class Renderer:
 
     def render_chat(self, body: bytes | Mapping[str, object]) -> Rendered:
         """The prompt of a chat completion body; raises Unrenderable."""
-        chat = read_chat(body)
-        ids = self._profile.forwarded_ids(chat)
-        if ids is not None:
-            return self._given(ids, cut=None)
-        cut = truncation(chat)
-        special = flag(chat.add_special_tokens, "add_special_tokens", default=False)
-        if self._refusal is not None:
-            raise Unrenderable("model_type", self._refusal)
-        start = time.perf_counter()
-        text = self._profile.prepare(
-            chat,
-            self._templates,
-            content_format=self._content_format,
-            defaults=self._defaults,
-        ).text(self.model.special_tokens)
-        return self._encoded(text, special, cut, time.perf_counter() - start)
+        return self.encode(self.chat_prompt(body))
 
     def render_completion(self, body: bytes | Mapping[str, object]) -> list[Rendered]:
         """Each prompt of a completion body; raises Unrenderable."""
-        completion = read_completion(body)
-        cut = truncation(completion)
-        special = flag(
-            completion.add_special_tokens, "add_special_tokens", default=True
+        return [self.encode(prompt) for prompt in self.completion_prompts(body)]
+
+    def render_responses(self, body: bytes | Mapping[str, object]) -> Rendered:
+        """The prompt of a self-contained responses body; raises Unrenderable."""
+        return self.encode(self.chat_prompt(chat_body(read_object(body))))
+
+    def chat_prompt(
+        self, body: bytes | Mapping[str, object], *, chat_template: str | None = None
+    ) -> Prompt:
+        """The text of a chat completion body, not yet encoded; raises Unrenderable.
+
+        `chat_template` is a template of the request's own that is trusted.
+        """
+        chat = read_chat(body)
+        ids = self._profile.forwarded_ids(chat)
+        if ids is not None:
+            return Prompt(given=packed(ids))
+        cut, special = self._tokenizing(chat, special=False)
+        if self._refusal is not None:
+            raise Unrenderable("model_type", self._refusal)
+        start = time.perf_counter()
+        templates = self._templates
+        if chat_template is not None:
+            templates = templates.overridden(chat_template)
+        conversation = self._profile.prepare(
+            chat,
+            templates,
+            content_format=self._content_format,
+            defaults=self.default_chat_template_kwargs,
         )
+        if self._switches:
+            shown = switched(conversation.messages, self._switches)
+            conversation = msgspec.structs.replace(conversation, messages=shown)
+        return Prompt(
+            text=conversation.text(self.model.special_tokens),
+            special=special,
+            cut=cut,
+            appended=conversation.appended,
+            template_s=time.perf_counter() - start,
+        )
+
+    def completion_prompts(self, body: bytes | Mapping[str, object]) -> list[Prompt]:
+        """Each prompt of a completion body, not yet encoded; raises Unrenderable."""
+        completion = read_completion(body)
+        cut, special = self._tokenizing(completion, special=True)
         return [
-            self._encoded(prompt, special, cut)
+            Prompt(text=prompt, special=special, cut=cut)
             if isinstance(prompt, str)
-            else self._given(prompt, cut)
-            for prompt in _prompts(completion)
+            else Prompt(given=packed(prompt), cut=cut)
+            for prompt in prompts(completion)
         ]
+
+    def encode(self, prompt: Prompt) -> Rendered:
+        """The ids of a prompt; raises Unrenderable."""
+        start = time.perf_counter()
+        if prompt.given is not None:
+            ids = truncated(prompt.given, prompt.cut, 0)
+        else:
+            ids = self._encoded(prompt.text or "", prompt.special, prompt.cut)
+            if prompt.appended:
+                ids += self._encoded(prompt.appended, False, None)
+                ids += self._encoder.after()
+        return Rendered(
+            token_ids=ids,
+            profile=self.profile,
+            text=prompt.whole_text,
+            template_s=prompt.template_s,
+            tokenize_s=time.perf_counter() - start,
+        )
+
+    def offsets(self, prompt: Prompt) -> list[tuple[int, int]] | None:
+        """Start and end of each id in the text, in characters; None for ids of no text.
+
+        Raises Unrenderable.
+        """
+        if prompt.text is None or prompt.appended:
+            return None
+        offsets = self._encoder.offsets(prompt.text, add_special_tokens=prompt.special)
+        if prompt.cut is None:
+            return offsets
+        kept = min(prompt.cut.tokens, len(offsets))
+        return (
+            offsets[:kept] if prompt.cut.keep_first else offsets[len(offsets) - kept :]
+        )
+
+    def answer_so_far(self, token_ids: bytes) -> str:
+        """The text after the last special token: what the answer begins with."""
+        ids = unpack_ids(token_ids)
+        start = len(ids)
+        while start > 0 and ids[start - 1] not in self._encoder.special_ids:
+            start -= 1
+        return self._encoder.decode(ids[start:], skip_special_tokens=False)
+
+    def spelling(self, token_id: int) -> str:
+        """The vocabulary's own spelling of an id; empty for one it does not know."""
+        return self._encoder.spelling(token_id)
+
+    @property
+    def longest_token(self) -> int:
+        """The length of the longest token, in characters; slow the first time."""
+        return self._encoder.longest_token
+
+    def parser_kwargs(self, body: Mapping[str, object]) -> Json:
+        """The template variables a reasoning parser is told; raises Unrenderable."""
+        defaults = self.default_chat_template_kwargs
+        return self._profile.parser_kwargs(read_chat(body), defaults)
+
+    @property
+    def answers(self) -> AnswerRules:
+        """The engine's ways to answer a render request."""
+        return self._profile.ANSWERS
 
     def detokenize(
         self, token_ids: bytes | Sequence[int], *, skip_special_tokens: bool = True
@@ -194,65 +269,21 @@ class Renderer:
         """The text of ids; raises ValueError if these are no ids."""
         return self._encoder.decode(token_ids, skip_special_tokens=skip_special_tokens)
 
-    def _encoded(
-        self, text: str, special: bool, cut: Truncation | None, template_s: float = 0.0
-    ) -> Rendered:
+    def _tokenizing(
+        self, body: ChatBody | CompletionBody, *, special: bool
+    ) -> tuple[Truncation | None, bool]:
+        """How a body wants to be cut, and whether special tokens are added."""
+        if not self.answers.sets_tokenizing:
+            return None, special
+        cut = truncation(body, keep_first=self.answers.keeps_first)
+        return cut, flag(body.add_special_tokens, "add_special_tokens", default=special)
+
+    def _encoded(self, text: str, special: bool, cut: Truncation | None) -> bytes:
         if len(text) > MAX_TEXT:
             raise Unrenderable("too_large", f"a prompt of {len(text)} characters")
-        start = time.perf_counter()
-        ids = self._encoder.encode(text, add_special_tokens=special and cut is None)
-        if cut is not None:
-            # As tokenizers truncates: room is left for what is added afterwards.
-            ids = _truncated(ids, cut, self._encoder.added_ids if special else 0)
-            ids = self._encoder.surround(ids) if special else ids
-        return Rendered(
-            token_ids=ids,
-            profile=self.profile,
-            text=text,
-            template_s=template_s,
-            tokenize_s=time.perf_counter() - start,
-        )
-
-    def _given(self, ids: Sequence[object], cut: Truncation | None) -> Rendered:
-        packed = _packed(ids)
-        return Rendered(
-            token_ids=packed if cut is None else _truncated(packed, cut, 0),
-            profile=self.profile,
-            text=None,
-            template_s=0.0,
-            tokenize_s=0.0,
-        )
-
-
-def _prompts(body: CompletionBody) -> list[str] | list[list[object]]:
-    """A prompt is a text, a list of ids, or a list of either."""
-    if body.prompt_embeds is not None:
-        raise Unrenderable("media", "a prompt of embeddings")
-    prompt = body.prompt
-    if isinstance(prompt, str):
-        prompt = [prompt]
-    if not isinstance(prompt, list) or not prompt:
-        raise Unrenderable("bad_prompt", "no prompt")
-    if isinstance(prompt[0], int):
-        prompt = [prompt]
-    kind = type(prompt[0])
-    if kind not in (str, list) or not all(type(p) is kind and p for p in prompt):
-        raise Unrenderable("bad_prompt", "prompts are texts, or lists of ids")
-    return prompt
-
-
-def _packed(ids: Sequence[object]) -> bytes:
-    # A boolean would be packed as 0 or 1; no engine takes one.
-    if not all(type(token_id) is int for token_id in ids):
-        raise Unrenderable("bad_prompt", "token ids are integers")
-    try:
-        return pack_ids(ids)  # type: ignore[arg-type]  # checked above
-    except ValueError as error:
-        raise Unrenderable("bad_prompt", str(error)) from error
-
-
-def _truncated(ids: bytes, cut: Truncation, added: int) -> bytes:
-    kept = 4 * max(cut.tokens - added, 0)
-    if kept >= len(ids):
-        return ids
-    return ids[:kept] if cut.keep_first else ids[len(ids) - kept :]
+        if cut is None:
+            return self._encoder.encode(text, add_special_tokens=special)
+        ids = self._encoder.encode(text, add_special_tokens=False)
+        # As tokenizers truncates: room is left for what is added afterwards.
+        ids = truncated(ids, cut, self._encoder.added_ids if special else 0)
+        return self._encoder.surround(ids) if special else ids

@@ -20,7 +20,11 @@ from jinja2 import meta, nodes
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from render.content_format import ContentFormat, detect_content_format
+from render.content_format import (
+    ContentFormat,
+    detect_content_format,
+    looped_contents,
+)
 from render.errors import ModelNotFound, Unrenderable
 from render.model import Model
 
@@ -33,7 +37,8 @@ class ChatTemplate:
     """One compiled template.
 
     `variables` are the names it reads from its context; `content_format` whether it
-    wants content as a string or as parts; `knows_developer` whether it mentions the
+    wants content as a string or as parts, `looped_contents` the variables whose content
+    it loops over; `knows_developer` whether it mentions the
     developer role.
     """
 
@@ -43,6 +48,7 @@ class ChatTemplate:
         self.source = source
         self.variables = frozenset(meta.find_undeclared_variables(parsed))
         self.content_format: ContentFormat = detect_content_format(parsed)
+        self.looped_contents = looped_contents(parsed)
         self.knows_developer = any(
             quoted in source for quoted in ('"developer"', "'developer'")
         )
@@ -74,10 +80,12 @@ class ChatTemplates:
         given: ChatTemplate | None,
         processor: ChatTemplate | None,
         tokenizer: Mapping[str, ChatTemplate],
+        environment: jinja2.Environment | None = None,
     ) -> None:
         self._given = given
         self._processor = processor
         self._tokenizer = tokenizer
+        self._environment = environment or chat_environment()
 
     @classmethod
     def load(
@@ -102,6 +110,20 @@ class ChatTemplates:
             if source is None
             else _compile(source, environment, model, "processor"),
             tokenizer=named,
+            environment=environment,
+        )
+
+    def overridden(self, source: str) -> "ChatTemplates":
+        """The same with a request's own template; raises Unrenderable."""
+        try:
+            given = ChatTemplate(source, self._environment)
+        except (jinja2.TemplateError, RecursionError) as error:
+            raise Unrenderable("template_error", str(error)) from error
+        return ChatTemplates(
+            given=given,
+            processor=self._processor,
+            tokenizer=self._tokenizer,
+            environment=self._environment,
         )
 
     def choose(self, *, tools: bool, processor_first: bool) -> ChatTemplate:

@@ -78,7 +78,7 @@ async def start_gateway(
         urls = tuple(w if isinstance(w, str) else w.url for w in workers)
         given = {"model": ((None, MODEL),), "render_deadline": 5.0} | options
         config = msgspec.structs.replace(Config(workers=(urls,)), **given)
-        gateway = Gateway(config)
+        gateway = await asyncio.to_thread(Gateway, config)  # it looks at files
         app = await gateway.start()
         runner = make_runner(app, shutdown_s=0.1)
         running.append((gateway, runner))

@@ -15,7 +15,9 @@ from prometheus_client.metrics_core import Metric
 from gateway.config import Config
 from gateway.gauges import Gauges
 from gateway.metrics import Labelled, Metrics
-from gateway.options import markdown_table
+from gateway.options import markdown_table, options_of
+from gateway.render_config import RenderConfig
+from gateway.shared_config import SharedConfig
 from kvindex.index import Indexes
 from router.pool import WorkerPool
 from router.worker import WorkerSpec
@@ -24,9 +26,25 @@ ROOT = Path(__file__).parent.parent
 ROOMS = ("gateway", "router", "render", "kvindex", "simworker")
 
 
-def options() -> str:
-    """The option table of `serve`."""
-    return markdown_table(Config)
+def options_of_serve() -> str:
+    """The front door's own options."""
+    return _own(Config)
+
+
+def options_of_render() -> str:
+    """The render server's own options."""
+    return _own(RenderConfig)
+
+
+def options_of_both() -> str:
+    """The options that the two have in common."""
+    return _own(SharedConfig)
+
+
+def _own(config: type[SharedConfig]) -> str:
+    """The table of the options that are declared by this very class."""
+    own = vars(config)["__annotations__"]
+    return markdown_table(o for o in options_of(config) if o.name in own)
 
 
 def metrics() -> str:
@@ -66,7 +84,9 @@ def files() -> str:
 
 
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
-    ("README.md", "options"): options,
+    ("README.md", "options of serve"): options_of_serve,
+    ("README.md", "options of render"): options_of_render,
+    ("README.md", "options of both"): options_of_both,
     ("docs/metrics.md", "metrics"): metrics,
     ("docs/architecture.md", "files"): files,
 }

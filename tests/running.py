@@ -24,13 +24,10 @@ StartWorker = Callable[..., Awaitable[SimWorker]]
 StartGateway = Callable[..., Awaitable["Running"]]
 
 
-class Running:
-    """A gateway that serves, and what a client does with it."""
+class Served:
+    """A server that serves, and what a client does with it."""
 
-    def __init__(
-        self, gateway: Gateway, port: int, client: aiohttp.ClientSession
-    ) -> None:
-        self.gateway = gateway
+    def __init__(self, port: int, client: aiohttp.ClientSession) -> None:
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
         self.client = client
@@ -46,17 +43,6 @@ class Running:
         async with self.client.post(self.url + path, json=body) as response:
             assert response.status == status, await response.text()
             return await response.json()
-
-    async def chat(self, messages: list[dict[str, Any]], **fields: Any) -> "Answer":
-        """A chat's answer, and which worker gave it."""
-        body = {"model": MODEL, "messages": messages, "max_tokens": 8} | fields
-        return await self.ask("/v1/chat/completions", body)
-
-    async def ask(self, path: str, body: Mapping[str, Any]) -> "Answer":
-        """A whole answer with its usage, and which worker gave it."""
-        async with self.client.post(self.url + path, json=body) as response:
-            assert response.status == 200, await response.text()
-            return Answer(response.headers, await response.json())
 
     async def metrics(self) -> dict[str, float]:
         """Every sample of the metrics page, `name{labels}` to value."""
@@ -74,6 +60,27 @@ class Running:
             if sample.partition("{")[0] == f"kv_gateway_{name}"
             and all(label in sample for label in wanted)
         )
+
+
+class Running(Served):
+    """A gateway that serves."""
+
+    def __init__(
+        self, gateway: Gateway, port: int, client: aiohttp.ClientSession
+    ) -> None:
+        super().__init__(port, client)
+        self.gateway = gateway
+
+    async def chat(self, messages: list[dict[str, Any]], **fields: Any) -> "Answer":
+        """A chat's answer, and which worker gave it."""
+        body = {"model": MODEL, "messages": messages, "max_tokens": 8} | fields
+        return await self.ask("/v1/chat/completions", body)
+
+    async def ask(self, path: str, body: Mapping[str, Any]) -> "Answer":
+        """A whole answer with its usage, and which worker gave it."""
+        async with self.client.post(self.url + path, json=body) as response:
+            assert response.status == 200, await response.text()
+            return Answer(response.headers, await response.json())
 
     async def hits(self) -> tuple[float, float]:
         """Predicted and delivered hit tokens so far, of all workers."""

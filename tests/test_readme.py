@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from gateway import handlers, render_endpoints, render_server
 from gateway.cli import SIMULATED, parser
 from gateway.config import Config
-from gateway.handlers import Handlers
 from gateway.options import options_of, read
+from gateway.render_config import RenderConfig
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
@@ -43,7 +44,8 @@ def commands(*programs: str) -> list[tuple[str, str]]:
 def test_every_option_is_in_the_readme() -> None:
     """By its flag."""
     text = (ROOT / "README.md").read_text()
-    assert all(f"`{declared.flag}" in text for declared in options_of(Config))
+    for config in (Config, RenderConfig):
+        assert all(f"`{declared.flag}" in text for declared in options_of(config))
 
 
 def test_the_readme_opens_with_the_two_commands() -> None:
@@ -62,7 +64,9 @@ def test_kv_gateway_commands(document: str, command: str) -> None:
     if any(word in ("...", "NAME", "COMMAND") for word in words):
         pytest.skip("a form, not a command")
     arguments = parser(words[0]).parse_args(words)
-    if words[0] not in SIMULATED:
+    if words[0] == "render":
+        assert read(RenderConfig, arguments, {}).model
+    elif words[0] not in SIMULATED:
         assert read(Config, arguments, {}).workers
 
 
@@ -78,7 +82,9 @@ def test_make_targets(document: str, command: str) -> None:
 def test_options_named_in_text() -> None:
     """Every `--option` in the documents is one of ours, or the engine's."""
     others = {"--enable-prompt-tokens-details", "--kv-events-config"}  # vLLM's
-    ours = {flag for flags in map(_flags, ("serve", *SIMULATED)) for flag in flags}
+    ours = {
+        flag for flags in map(_flags, ("serve", "render", *SIMULATED)) for flag in flags
+    }
     for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
         named = set(re.findall(r"`(--[a-z][a-z-]+)", document.read_text()))
         assert named - ours - others == set()
@@ -104,7 +110,8 @@ def test_links_lead_somewhere() -> None:
 
 def test_named_routes_are_there() -> None:
     """The routes that the README lists are routes of ours."""
-    source = Path(Handlers.add_to.__code__.co_filename).read_text()
+    modules = (handlers, render_endpoints, render_server)
+    source = "".join(Path(str(module.__file__)).read_text() for module in modules)
     text = (ROOT / "README.md").read_text()
     for path in re.findall(r"`(?:GET|POST) (/\S+?)`", text):
         assert f'"{path}"' in source, path

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from render.body import ChatBody, Json, flag, is_list_of_objects, mapping
 from render.content_format import ContentFormat
-from render.conversation import Conversation
+from render.conversation import TEMPLATE_PARAMETERS, Conversation
 from render.errors import Unrenderable
 from render.messages import (
     content_parts,
@@ -22,9 +22,13 @@ from render.messages import (
     text_part,
 )
 from render.model import Model
+from render.rules import AnswerRules
 from render.template import ChatTemplates
 
 NAME = "vllm"
+ANSWERS = AnswerRules(
+    ids_field=("kv_transfer_params", "prompt_token_ids"), tools_need_parser=True
+)
 
 # Model types whose prompts vLLM writes itself (`vllm/renderers/`).
 OWN_RENDERERS = {
@@ -37,22 +41,6 @@ OWN_RENDERERS = {
 }
 # vLLM takes a repository with these files for a Mistral one.
 MISTRAL_FILES = ("tekken.json", "tokenizer.model.v*")
-# Parameters of `apply_chat_template` itself: never variables of a template.
-TEMPLATE_PARAMETERS = frozenset(
-    {
-        "conversation",
-        "messages",
-        "continue_final_message",
-        "padding",
-        "truncation",
-        "max_length",
-        "return_tensors",
-        "return_dict",
-        "return_assistant_tokens_mask",
-        "sanitize_control_tokens",
-        "tokenizer_kwargs",
-    }
-)
 BILLING_HEADER = "x-anthropic-billing-header"
 
 
@@ -68,7 +56,7 @@ def prepare(
     `content_format` overrides what the template seems to want, `defaults` are the
     server's own template variables. Raises Unrenderable.
     """
-    variables = _variables(body, defaults)
+    variables = template_variables(body, defaults)
     tools = variables.pop("tools", None)
     documents = variables.pop("documents", None)
     for name, value in (("tools", tools), ("documents", documents)):
@@ -100,7 +88,7 @@ def prepare(
 
 def forwarded_ids(body: ChatBody) -> list[object] | None:
     """Token ids that the client gives itself: vLLM takes them instead of messages."""
-    if not isinstance(body.kv_transfer_params, dict):
+    if not isinstance(body.kv_transfer_params, dict) or body.echo:
         return None
     ids = body.kv_transfer_params.get("prompt_token_ids")
     if not isinstance(ids, list) or not ids:
@@ -111,6 +99,13 @@ def forwarded_ids(body: ChatBody) -> list[object] | None:
     return None if any(is_media(part) for part in parts) else ids
 
 
+def parser_kwargs(body: ChatBody, defaults: Mapping[str, object]) -> Json:
+    """The template variables a reasoning parser is told: all but the tools."""
+    variables = template_variables(body, defaults)
+    variables.pop("tools", None)
+    return {"cohere_format": "cmd4", **variables}
+
+
 def refusal(model: Model) -> str | None:
     """Why vLLM renders this model's chats by other means than its template, if so."""
     reason = OWN_RENDERERS.get(model.model_type or "")
@@ -119,7 +114,7 @@ def refusal(model: Model) -> str | None:
     return reason
 
 
-def _variables(body: ChatBody, defaults: Mapping[str, object]) -> Json:
+def template_variables(body: ChatBody, defaults: Mapping[str, object]) -> Json:
     """Template variables; the request's fields win over its kwargs, these over ours."""
     kwargs = mapping(body.chat_template_kwargs, "chat_template_kwargs")
     if body.chat_template is not None or kwargs.get("chat_template") is not None:

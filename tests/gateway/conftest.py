@@ -1,11 +1,23 @@
 """The gateway's tests run on its own loop, and may forbid blocking calls."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
 
+import aiohttp
 import blockbuster
 import pytest
 import uvloop
+from aiohttp import web
+
+from gateway.render_config import RenderConfig
+from gateway.render_server import RenderServer
+from gateway.server import make_runner
+from render import Renderer
+from tests.gateway.render_rig import RunningRenderServer, StartRenderServer
+from tests.running import MODEL
 
 OUR_ROOMS = ["gateway", "router", "render", "kvindex"]
 
@@ -18,7 +30,46 @@ def pytest_asyncio_loop_factories(
 
 
 @pytest.fixture
+def busy_port() -> Iterator[int]:
+    """A port that is in use."""
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+@pytest.fixture
 def never_blocks() -> Iterator[None]:
     """Blocking calls of the gateway's rooms on the event loop raise."""
     with blockbuster.blockbuster_ctx(OUR_ROOMS):
         yield
+
+
+@pytest.fixture
+async def start_render_server(
+    renderer: Renderer,
+    client: aiohttp.ClientSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[StartRenderServer]:
+    """Start render servers of the built-in model; any option of theirs by name."""
+    load = Renderer.load
+
+    def shared(source: Any, **options: Any) -> Renderer:
+        return renderer if source == MODEL else load(source, **options)
+
+    monkeypatch.setattr(Renderer, "load", shared)
+    running: list[tuple[RenderServer, web.AppRunner]] = []
+
+    async def start(**options: Any) -> RunningRenderServer:
+        config = RenderConfig(**{"model": MODEL} | options)
+        server = await asyncio.to_thread(RenderServer, config)  # it reads files
+        runner = make_runner(await server.start(), shutdown_s=0.1)
+        running.append((server, runner))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return RunningRenderServer(server, runner.addresses[0][1], client)
+
+    yield start
+    for server, runner in running:
+        await runner.cleanup()
+        await server.stop()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.access import asked_path, check_admin, is_proxied
-from gateway.errors import Forbidden, Unauthorized
+from gateway.access import asked_path, check_admin, check_api_key, is_proxied
+from gateway.errors import Forbidden, Unauthorized, WrongApiKey
 
 
 @pytest.mark.parametrize(
@@ -119,3 +119,13 @@ def test_keys_of_any_bytes() -> None:
     with pytest.raises(Unauthorized):
         check_admin("10.0.0.1", "Bearer \udcff", "secret")
     check_admin("10.0.0.1", "BEARER \udcff ", "\udcff")
+
+
+@pytest.mark.parametrize(
+    "header", [None, "", "secret", "Basic secret", "Bearer", "Bearer secre", "Bearer  "]
+)
+def test_the_api_key(header: str | None) -> None:
+    """It comes as a bearer token, or not at all."""
+    with pytest.raises(WrongApiKey):
+        check_api_key(header, "secret")
+    check_api_key("bearer secret", "secret")

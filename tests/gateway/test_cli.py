@@ -2,21 +2,18 @@
 
 import asyncio
 import json
-import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from gateway.cli import main
+from tests.gateway.command import refused, serving
 from tests.proxy.raw import (
     SSE_HEAD,
     RawClient,
@@ -28,29 +25,6 @@ from tests.proxy.raw import (
 
 DEAD = "127.0.0.1:1"
 VERSION = version("kv-gateway")
-
-
-@pytest.fixture
-def busy_port() -> Iterator[int]:
-    """A port that is in use."""
-    with closing(socket.socket()) as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        yield taken.getsockname()[1]
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The one line with which a command line is refused."""
-    try:
-        status = main(words)
-    except SystemExit as end:
-        status = int(end.code or 0)
-    output = capsys.readouterr()
-    assert status == 2
-    assert output.out == ""
-    assert output.err.count("\n") == 1
-    assert output.err.endswith("\n")
-    return output.err
 
 
 @pytest.mark.parametrize(
@@ -129,6 +103,7 @@ def test_environment_is_named(
         (("--version",), VERSION),
         (("--help",), "kv-gateway serve --help"),
         (("serve", "--help"), "--index-memory"),
+        (("render", "--help"), "--served-model-name"),
         (("demo", "--help"), "--no-kv-events"),
         (("sim-worker", "--help"), "--answers"),
     ],
@@ -152,26 +127,6 @@ def test_simulated_commands_are_imported_for_themselves_only() -> None:
         "sys.exit(any(name.startswith('simworker') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=50).returncode == 0
-
-
-@contextmanager
-def serving(*words: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """`python -m gateway` as a process, and its URL once it is ready."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gateway", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            ready = re.fullmatch(r"ready (http://127\.0\.0\.1:\d+)\n", line)
-            assert ready, line
-            yield process, ready[1]
-        finally:
-            process.kill()
 
 
 async def _endless(connection: WorkerConnection) -> None:

@@ -198,7 +198,7 @@ def test_events_of_an_unknown_worker() -> None:
 
 def test_table_has_every_option() -> None:
     """The README's table is made of the same declarations."""
-    table = markdown_table(Config)
+    table = markdown_table(options_of(Config))
     for declared in options_of(Config):
         assert declared.flag in table
         assert declared.help in table

@@ -47,9 +47,9 @@ async def post(gateway: Running, data: bytes, **headers: str) -> tuple[int, byte
 
 def render_with(gateway: Running, render: Callable[[bytes], object]) -> None:
     """Have this gateway, and not its simulated workers, render chats so."""
-    stand_in = SimpleNamespace(render_chat=render)
+    stand_in = SimpleNamespace(render_chat=render, profile="vllm")
     renderers: Any = gateway.gateway.renderers
-    renderers.find = lambda model, base: stand_in
+    renderers.find = lambda *names: stand_in
 
 
 NO_JSON = [

@@ -40,6 +40,20 @@ def test_body_is_openais_shape() -> None:
     }
 
 
+def test_flat_body_is_tensorrt_llms_shape() -> None:
+    """Nothing is nested; the code is the status, the type a name that ends alike."""
+    body = errors.BodyTooLarge("too much").flat_body()
+    assert msgspec.json.decode(body) == {
+        "object": "error",
+        "message": "too much",
+        "type": "BodyTooLargeError",
+        "param": None,
+        "code": 413,
+    }
+    internal = msgspec.json.decode(errors.InternalError("x").flat_body())
+    assert internal["type"] == "InternalError"
+
+
 @pytest.mark.parametrize("text", ["x" * 10**6, "\U0001f600" * 10**5, "\x00" * 10**5])
 def test_body_is_small(text: str) -> None:
     """Below 4 KB, whatever a message was made of."""

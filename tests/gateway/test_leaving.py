@@ -87,7 +87,7 @@ async def test_leaving_while_rendering(start_gateway: StartGateway) -> None:
             time.sleep(0.3)
 
         renderers: Any = gateway.gateway.renderers
-        renderers.find = lambda model, base: type("Slow", (), {"render_chat": slow})
+        renderers.find = lambda *names: type("Slow", (), {"render_chat": slow})
         await leave(gateway, lambda: bool(renders))
         await gone(gateway)
         await asyncio.sleep(0.4)

@@ -9,6 +9,7 @@ import pytest
 from gateway.config import Config
 from gateway.errors import ConfigError
 from gateway.options import MIB, add_arguments, markdown_table, option, options_of, read
+from gateway.render_config import RenderConfig
 
 
 class Small(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +78,7 @@ def test_bad_variables(variables: dict[str, str], said: str) -> None:
 
 def test_table() -> None:
     """A row per option: flag with its value's name or choices, default, help."""
-    assert markdown_table(Small).splitlines() == [
+    assert markdown_table(options_of(Small)).splitlines() == [
         "| option | default | what it does |",
         "|---|---|---|",
         "| `--name NAME` | none | what it is called |",
@@ -97,9 +98,20 @@ def test_help_shows_percent_signs() -> None:
     assert "100 % is fine (default: 3)" in " ".join(parser.format_help().split())
 
 
-def test_each_option_of_the_gateway_reads_its_own_default() -> None:
+def test_options_of_a_base_are_options() -> None:
+    """They come after one's own, and a default may be one's own."""
+
+    class Larger(Small, frozen=True, kw_only=True):
+        size: Annotated[int, option("how large")] = 1
+
+    names = [declared.name for declared in options_of(Larger)]
+    assert names == ["size", *(declared.name for declared in options_of(Small))]
+
+
+@pytest.mark.parametrize("config", [Config, RenderConfig])
+def test_each_option_reads_its_own_default(config: type[msgspec.Struct]) -> None:
     """No default is refused by its own option."""
-    for declared in options_of(Config):
+    for declared in options_of(config):
         plain = isinstance(declared.default, str | int | float)
         if plain and not isinstance(declared.default, bool):
             text = str(declared.default)

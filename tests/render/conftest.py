@@ -18,3 +18,21 @@ def qwen3(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def renderer(request: pytest.FixtureRequest, qwen3: Path) -> Renderer:
     """Qwen3's renderer, with the fast encoder and with the reference."""
     return Renderer.load(qwen3, encoder=request.param)
+
+
+@pytest.fixture(scope="session")
+def vllm(qwen3: Path) -> Renderer:
+    """Qwen3's renderer as vLLM."""
+    return Renderer.load(qwen3)
+
+
+@pytest.fixture(scope="session")
+def trtllm(qwen3: Path) -> Renderer:
+    """Qwen3's renderer as TensorRT-LLM."""
+    return Renderer.load(qwen3, profile="trtllm")
+
+
+@pytest.fixture(scope="session")
+def sglang(qwen3: Path) -> Renderer:
+    """Qwen3's renderer as SGLang."""
+    return Renderer.load(qwen3, profile="sglang")

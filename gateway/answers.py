@@ -1,0 +1,33 @@
+"""Answers of our own: JSON, pages and errors, each with the request's id."""
+
+import msgspec
+from aiohttp import web
+
+from gateway.errors import GatewayError
+
+JSON = "application/json"
+
+
+def own(
+    body: bytes, identity: bytes, content_type: str = JSON, status: int = 200
+) -> web.Response:
+    """An answer of the gateway's own; `identity` is the request's id."""
+    headers = {"Content-Type": content_type, "X-Request-ID": identity.decode("ascii")}
+    return web.Response(body=body, status=status, headers=headers)
+
+
+def json(value: object, identity: bytes, status: int = 200) -> web.Response:
+    """A value as JSON."""
+    return own(msgspec.json.encode(value), identity, JSON, status)
+
+
+def refusal(
+    error: GatewayError, identity: bytes, *, flat: bool = False
+) -> web.Response:
+    """An error as its answer: OpenAI's shape, or TensorRT-LLM's (`flat`)."""
+    body = error.flat_body() if flat else error.body()
+    response = own(body, identity, JSON, error.status)
+    response.headers.extend(error.headers)
+    if error.close:
+        response.force_close()
+    return response

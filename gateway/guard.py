@@ -1,0 +1,131 @@
+"""What stands around every handler: counting, timing, and an answer to any failure."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from gateway import answers
+from gateway import body as bodies
+from gateway.client import cut
+from gateway.errors import GatewayError, InternalError, MethodNotAllowed
+from gateway.headers import request_id
+from gateway.metrics import ServerMetrics
+from gateway.server import check_framing
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request, bytes], Awaitable[web.StreamResponse]]
+"""Takes the request and its id (`X-Request-ID`, the client's or a new one)."""
+Guarded = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Check = Callable[[web.Request], None]
+"""Raises where a request may not pass."""
+
+
+class Guard:
+    """Adds routes whose handlers may fail: every failure is an answer."""
+
+    def __init__(
+        self,
+        app: web.Application,
+        metrics: ServerMetrics,
+        *,
+        flat: bool = False,
+        check: Check | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`flat` errors have TensorRT-LLM's shape; `check` comes before handlers."""
+        self._app = app
+        self._flat = flat
+        self._check = check
+        self._metrics = metrics
+        self._clock = clock
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        endpoint: str,
+        *,
+        alone: bool = True,
+    ) -> None:
+        """A route that takes one method (GET: HEAD, too), or any ("*").
+
+        `endpoint` is its label in the metrics. Other methods are refused, unless it is
+        not `alone` and they may find a later route.
+        """
+        methods = ("GET", "HEAD") if method == "GET" else (method,)
+        for name in methods:
+            self._route(name, path, handler, endpoint)
+        if alone and method != "*":
+            self._route("*", path, _wrong_method(method), endpoint)
+
+    def or_else(self, fallback: Handler, endpoint: str) -> None:
+        """Have it answer what aiohttp finds no route for (``*``, ``host:port``)."""
+        guarded = self._guarded(fallback, endpoint)
+
+        @web.middleware
+        async def answer(request: web.Request, handler: Guarded) -> web.StreamResponse:
+            if request.match_info.http_exception is None:
+                return await handler(request)
+            return await guarded(request)
+
+        self._app.middlewares.append(answer)
+
+    def _route(self, method: str, path: str, handler: Handler, endpoint: str) -> None:
+        self._app.router.add_route(
+            method,
+            path,
+            self._guarded(handler, endpoint),
+            expect_handler=bodies.leave_expect,
+        )
+
+    def _guarded(self, handler: Handler, endpoint: str) -> Guarded:
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            begun = self._clock()
+            identity = request_id(request.raw_headers)
+            try:
+                response = await self._answer(handler, request, identity, endpoint)
+            except asyncio.CancelledError:
+                self._count(endpoint, "client_gone", begun)
+                raise
+            self._count(endpoint, str(response.status), begun)
+            return response
+
+        return guarded
+
+    async def _answer(
+        self, handler: Handler, request: web.Request, identity: bytes, endpoint: str
+    ) -> web.StreamResponse:
+        try:
+            check_framing(request)
+            if self._check is not None:
+                self._check(request)
+            return await handler(request, identity)
+        except GatewayError as error:
+            return answers.refusal(error, identity, flat=self._flat)
+        except Exception:
+            # A bug of ours: the client gets an answer, the operator the trace.
+            log.exception("a request to %s failed", endpoint)
+            self._metrics.errors.labels("handler").inc()
+            if request.writer.output_size:
+                return cut(request)
+            failure = InternalError("the gateway failed; its log says why")
+            return answers.refusal(failure, identity, flat=self._flat)
+
+    def _count(self, endpoint: str, status: str, begun: float) -> None:
+        self._metrics.requests.labels(endpoint, status).inc()
+        took = self._clock() - begun
+        self._metrics.request_seconds.labels(endpoint).observe(took)
+
+
+def _wrong_method(allowed: str) -> Handler:
+    async def refuse(request: web.Request, identity: bytes) -> web.StreamResponse:
+        raise MethodNotAllowed(
+            f"this route takes {allowed}", headers=[("Allow", allowed)]
+        )
+
+    return refuse

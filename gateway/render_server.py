@@ -1,0 +1,137 @@
+"""The render server: one model's render endpoints, on a CPU and without workers."""
+
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from gateway import answers
+from gateway.access import check_api_key
+from gateway.errors import ConfigError, NotFound
+from gateway.guard import Guard, Handler
+from gateway.loading import load_renderer
+from gateway.metrics import CONTENT_TYPE, ServerMetrics
+from gateway.render_config import RenderConfig
+from gateway.render_endpoints import DEADLINE_S, RenderEndpoints
+from gateway.shared_config import DEFAULT_PROFILE
+from gateway.threads import Threads
+from render import ModelNotFound, RenderOptions, RenderService
+
+SCHEMA_VERSION = 1
+"""Of the render answers, as TensorRT-LLM counts them."""
+
+
+class RenderServer:
+    """Everything behind the render server's port. The model is loaded at once."""
+
+    def __init__(self, config: RenderConfig) -> None:
+        """Load the model; ConfigError where that fails."""
+        self.config = config
+        self.metrics = ServerMetrics()
+        self.service = _load(config)
+        self.info = _server_info(self.service)
+        self.threads = Threads(
+            threads=config.render_threads,
+            queue=config.render_queue,
+            deadline=DEADLINE_S,
+        )
+
+    async def start(self) -> web.Application:
+        """The application to serve."""
+        # Bodies have their own limit (gateway.body); aiohttp's would cut them first.
+        app = web.Application(client_max_size=0)
+        flat = self.config.render_dialect == "trtllm"
+        anyone = Guard(app, self.metrics, flat=flat)
+        guard = Guard(app, self.metrics, flat=flat, check=self._check_key)
+        endpoints = RenderEndpoints(
+            self,
+            dialect=self.config.render_dialect,
+            threads=self.threads,
+            max_body=self.config.max_body,
+            metrics=self.metrics,
+        )
+        anyone.add("GET", "/health", _saying({"status": "ok"}), "health")
+        anyone.add("GET", "/ready", _saying({"status": "ready"}), "ready")
+        endpoints.add_render_routes(guard)
+        endpoints.add_tokenizer_routes(guard)
+        guard.add("GET", "/v1/models", _saying(self.service.models()), "models")
+        guard.add("GET", "/server_info", _saying(self.info), "server_info")
+        guard.add("GET", "/metrics", self._exposition, "metrics")
+        guard.add("*", r"/{path:[\s\S]*}", _nothing, "other")
+        guard.or_else(_nothing, "other")
+        return app
+
+    async def stop(self) -> None:
+        """Stop rendering; what is being rendered is left to end by itself."""
+        self.threads.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a thread still renders."""
+        return self.threads.outstanding > 0
+
+    async def find(self, body: bytes) -> RenderService:
+        """The one service there is; a body for another model it refuses itself."""
+        return self.service
+
+    def _check_key(self, request: web.Request) -> None:
+        if self.config.api_key is not None:
+            check_api_key(request.headers.get("Authorization"), self.config.api_key)
+
+    async def _exposition(self, request: web.Request, identity: bytes) -> web.Response:
+        return answers.own(await self.metrics.exposition(), identity, CONTENT_TYPE)
+
+
+def _load(config: RenderConfig) -> RenderService:
+    if config.model is None:
+        raise ConfigError("--model DIR_OR_ID is missing")
+    profile = DEFAULT_PROFILE if config.profile == "auto" else config.profile
+    try:
+        renderer = load_renderer(config, config.model, profile)
+    except ModelNotFound as error:
+        raise ConfigError(f"--model {config.model}: {error}") from None
+    options = RenderOptions(
+        served_model_names=config.served_model_name or (config.model,),
+        max_model_len=config.max_model_len or renderer.model.max_length,
+        reasoning_parser=config.reasoning_parser,
+        tool_call_parser=config.tool_call_parser,
+        trust_request_chat_template=config.trust_request_chat_template,
+        dialect=config.render_dialect,
+    )
+    return RenderService(renderer, options)
+
+
+def _server_info(service: RenderService) -> dict[str, Any]:
+    """`GET /server_info`: what renders here, in TensorRT-LLM's shape."""
+    options, renderer = service.options, service.renderer
+    return {
+        "role": "renderer",
+        "model": options.served_model_names[0],
+        "schema_version": SCHEMA_VERSION,
+        "render_fingerprint": None,
+        "info": {
+            "version": version("kv-gateway"),
+            "profile": renderer.profile,
+            "dialect": options.dialect,
+            "encoder": renderer.encoder_name,
+            "jinja2": version("jinja2"),
+            "max_model_len": options.max_model_len,
+            "reasoning_parser": options.reasoning_parser,
+            "tool_parser": options.tool_call_parser,
+        },
+    }
+
+
+def _saying(value: object) -> Handler:
+    """A handler that always answers the same."""
+    body = msgspec.json.encode(value)
+
+    async def say(request: web.Request, identity: bytes) -> web.Response:
+        return answers.own(body, identity)
+
+    return say
+
+
+async def _nothing(request: web.Request, identity: bytes) -> web.StreamResponse:
+    raise NotFound("there is no such route here")

@@ -1,0 +1,28 @@
+"""What differs between the engines besides what they hand a template."""
+
+import msgspec
+
+from render.fields import EFFORTS
+
+
+class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine's ways; each profile holds its own.
+
+    `id_digits` is the length of a new request id, `always_numbered` whether a single
+    completion's id ends in its index too. `unsaid_reasoning` is `reasoning_ended` where
+    the prompt does not say. `tools_need_parser` is whether tools are refused without a
+    tool-call parser. `ids_field` is where a chat body may bring its own token ids.
+    `keeps_first` is whether a prompt that is cut keeps its first tokens, not its last;
+    `sets_tokenizing` whether a body may say so at all, or set the special tokens.
+    `efforts` are the levels of reasoning that are taken, none: any, numbers too.
+    """
+
+    ids_field: tuple[str, ...]
+
+    id_digits: int = 16
+    always_numbered: bool = False
+    unsaid_reasoning: bool | None = False
+    tools_need_parser: bool = False
+    keeps_first: bool = False
+    sets_tokenizing: bool = True
+    efforts: tuple[str, ...] = EFFORTS
