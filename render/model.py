@@ -7,6 +7,7 @@ downloaded, and no code of a model is ever run. Which template a request gets is
 
 import json
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
@@ -33,7 +34,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     where its tokenizer is, None: with the model.
     `tokenizer_templates` are the chat templates by name ("default", "tool_use", ...);
     `processor_template` is that of a multimodal model's processor.
-    `special_tokens` are the template variables `bos_token`, `eos_token` and so on.
+    `special_tokens` are the template variables `bos_token`, `eos_token` and so on;
+    `files` the names of all files when it was read.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     special_tokens: Mapping[str, str]
     tokenizer_templates: Mapping[str, str]
     processor_template: str | None
+    files: frozenset[str] = frozenset()
     vocabulary_size: int | None = None
     tokenizer_path: Path | None = None
 
@@ -53,8 +56,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     def has_file(self, pattern: str) -> bool:
         """Whether a file matching the glob lies with the model or its tokenizer."""
-        places = (self.path, self.tokenizer_path or self.path)
-        return any(next(place.glob(pattern), None) is not None for place in places)
+        return any(fnmatchcase(name, pattern) for name in self.files)
 
 
 def load_model(
@@ -93,6 +95,7 @@ def load_model(
         vocabulary_size=_size(config, "vocab_size"),
         special_tokens=_special_tokens(tokenizer_path, tokenizer_config),
         tokenizer_path=tokenizer_path,
+        files=_names(path) | _names(tokenizer_path),
         tokenizer_templates=tokenizer_templates,
         processor_template=processor_template,
     )
@@ -132,6 +135,13 @@ def _may_be_hub_id(name: str) -> bool:
         and not name.endswith("/")
         and name != ""
     )
+
+
+def _names(path: Path) -> frozenset[str]:
+    try:
+        return frozenset(entry.name for entry in path.iterdir())
+    except OSError as error:
+        raise ModelNotFound(f"cannot read {path}: {error}") from error
 
 
 def _read_json(path: Path) -> dict[str, object]:

@@ -26,6 +26,7 @@ from render.sampling import chat_sampling, completion_sampling, responses_sampli
 from render.schema import rendered_request
 from render.tokens import detokenized, models, tokenized
 
+NO_BEAM_SEARCH = "Beam search is not supported by the render endpoint"
 MAX_PROMPTS = 4096  # of one completion body
 
 
@@ -66,15 +67,7 @@ class RenderService:
         `request_id` is the `X-Request-Id` header; `prompt_text` adds the text.
         """
         request = read_request(body)
-        check_chat(request)
-        check_messages(request)
-        check_tools(request.get("tools"))
-        fields = read_fields(request, self._chat_fields)
-        self._endpoint.check_model(fields["model"])
-        if fields["use_beam_search"]:
-            raise RenderRefused("Beam search is not supported by the render endpoint")
-        if self._rules.tools_need_parser and not self.options.tool_call_parser:
-            check_tool_parser(fields)
+        fields = self._checked_chat(request)
         output, name = fields["max_tokens"], "max_tokens"
         if fields["max_completion_tokens"] is not None:
             output, name = fields["max_completion_tokens"], "max_completion_tokens"
@@ -110,7 +103,7 @@ class RenderService:
         fields = read_fields(request, tables.COMPLETION)
         self._endpoint.check_model(fields["model"])
         if fields["use_beam_search"]:
-            raise RenderRefused("Beam search is not supported by the render endpoint")
+            raise RenderRefused(NO_BEAM_SEARCH)
         limits = self._endpoint.limits(fields["max_tokens"], "max_tokens")
         prompts = self._completion_prompts(request)
         id_ = "cmpl-" + (request_id or fields["request_id"] or self._new_id())
@@ -140,16 +133,7 @@ class RenderService:
     ) -> Json:
         """`POST /v1/responses/render`, for requests that need nothing stored."""
         request = read_request(body)
-        if request.get("previous_response_id") is not None:
-            raise RenderRefused(
-                "previous_response_id is not supported by the stateless render "
-                "endpoint.",
-                type="invalid_request_error",
-                param="previous_response_id",
-            )
-        check_responses(request)
-        fields = read_fields(request, tables.RESPONSES)
-        self._endpoint.check_model(fields["model"])
+        fields = self._checked_responses(request)
         output = fields["max_output_tokens"]
         limits = self._endpoint.limits(output, "max_output_tokens")
         try:
@@ -211,6 +195,33 @@ class RenderService:
         names = self.options.served_model_names
         return models(self.renderer, names, self._endpoint.limit, self._created)
 
+    def _checked_chat(self, request: Json) -> Json:
+        """The fields of a chat body, if it may be rendered."""
+        check_chat(request)
+        check_messages(request)
+        check_tools(request.get("tools"))
+        fields = read_fields(request, self._chat_fields)
+        self._endpoint.check_model(fields["model"])
+        if fields["use_beam_search"]:
+            raise RenderRefused(NO_BEAM_SEARCH)
+        if self._rules.tools_need_parser and not self.options.tool_call_parser:
+            check_tool_parser(fields)
+        return fields
+
+    def _checked_responses(self, request: Json) -> Json:
+        """The fields of a responses body, if it may be rendered."""
+        if request.get("previous_response_id") is not None:
+            raise RenderRefused(
+                "previous_response_id is not supported by the stateless render "
+                "endpoint.",
+                type="invalid_request_error",
+                param="previous_response_id",
+            )
+        check_responses(request)
+        fields = read_fields(request, tables.RESPONSES)
+        self._endpoint.check_model(fields["model"])
+        return fields
+
     def _completion_prompts(self, request: Json) -> Sequence[Prompt]:
         try:
             prompts = self.renderer.completion_prompts(request)
@@ -237,7 +248,11 @@ class RenderService:
     def _parser_kwargs(self, chat: Json) -> Json | None:
         if self.options.reasoning_parser is None:
             return None
-        return {"chat_template_kwargs": self.renderer.parser_kwargs(chat)}
+        known = {name: value for name, value in chat.items() if name != "chat_template"}
+        try:
+            return {"chat_template_kwargs": self.renderer.parser_kwargs(known)}
+        except Unrenderable as error:
+            raise refused(error, self._endpoint.name) from error
 
     def _answer(
         self,

@@ -9,7 +9,10 @@ from simworker.engine import EngineSettings
 from simworker.hashing import ALGORITHMS, DEFAULT_SEED
 from simworker.publisher import PublisherOptions
 
-ENGINES = ("vllm",)
+# Tokens per block where none are asked for: what each engine ships with, but for
+# SGLang, whose pages of one token are rarely left so.
+BLOCK_SIZES = {"vllm": 16, "trtllm": 32, "sglang": 64}
+ENGINES = ("vllm", "trtllm")
 
 _MANY = 1 << 22
 _FAST = 1e9
@@ -32,16 +35,19 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a simulated worker is told. Field names are the option names.
 
     `model` None is the built-in demo model. Ports of 0 are chosen by the system.
-    Rates are tokens/s and, like all times, are scaled by `speed`.
+    Rates are tokens/s and, like all times, are scaled by `speed`. `block_size` None is
+    the engine's own. Only vLLM workers have adapters, and publish KV events;
+    `render_fingerprint` and its file are TensorRT-LLM's (`trtllm/fingerprint.py`).
     """
 
     engine: str = "vllm"
     model: str | None = None
+    chat_template: str | None = None
     served_model_name: tuple[str, ...] = ()
     lora_modules: tuple[str, ...] = ()
     host: str = "127.0.0.1"
     port: int = 8000
-    block_size: int = 16
+    block_size: int | None = None
     blocks: int = 8192
     max_model_len: int | None = None
     prefill_rate: float = 20_000.0
@@ -60,11 +66,24 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
     answers: str | None = None
     prompt_tokens_details: bool = True
     dev_mode: bool = False
+    render_fingerprint: str = "equal"
+    render_fingerprint_file: str | None = None
+
+    @property
+    def tokens_per_block(self) -> int:
+        """`block_size`, or the engine's own."""
+        return self.block_size or BLOCK_SIZES[self.engine]
+
+    @property
+    def publishes(self) -> bool:
+        """Whether there are KV events."""
+        return self.kv_events and self.engine == "vllm"
 
     def check(self) -> None:
         """Raise BadOptions for a value that makes no sense."""
         if self.engine not in ENGINES:
             raise BadOptions(f"--engine must be one of: {', '.join(ENGINES)}")
+<<<<<<< HEAD
         for name, (least, most) in _RANGES.items():
             if not least <= getattr(self, name) <= most:
                 text = f"must be at least {least}"
@@ -76,6 +95,22 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
                 raise BadOptions(f"--{_flag(name)} must be a port number")
         if "" in self.served_model_name:
             raise BadOptions("--served-model-name must not be empty")
+=======
+        least = {"block_size": 1, "blocks": 2, "max_running": 1}
+        least |= {"max_num_batched_tokens": 1}
+        for name, value in least.items():
+            asked = getattr(self, name)
+            if asked is not None and asked < value:
+                raise BadOptions(f"--{_flag(name)} must be at least {value}")
+        for name in ("port", "kv_events_port", "replay_port"):
+            if not 0 <= (getattr(self, name) or 0) <= 65_535:
+                raise BadOptions(f"--{_flag(name)} must be a port number")
+        if self.lora_modules and self.engine != "vllm":
+            raise BadOptions("--lora-modules: only vLLM's adapters are simulated")
+        for name in ("prefill_rate", "decode_rate", "speed"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise BadOptions(f"--{_flag(name)} must be above 0")
+>>>>>>> render-service
 
     def engine_settings(self) -> EngineSettings:
         """The scheduler's share of the options."""
@@ -106,7 +141,8 @@ _HELP: dict[str, tuple[Any, str]] = {
     "model": (str, "model directory with tokenizer and template (default: built in)"),
     "host": (str, "address to listen on"),
     "port": (int, "port to listen on, 0 for a free one"),
-    "block_size": (int, "tokens per KV block"),
+    "chat_template": (str, "chat template, a file or its text"),
+    "block_size": (int, "tokens per KV block (default: the engine's)"),
     "blocks": (int, "KV blocks of the cache, one of them reserved"),
     "max_model_len": (int, "most tokens of a request (default: what fits)"),
     "prefill_rate": (float, "uncached prompt tokens per second"),
@@ -118,6 +154,15 @@ _HELP: dict[str, tuple[Any, str]] = {
     "kv_events_topic": (str, "topic of the KV event stream"),
     "replay_port": (int, "port for event replay, 0 for a free one (default: none)"),
     "hash_seed": (str, "seed of the block hashes"),
+    "render_fingerprint": (
+        str,
+        "how a TensorRT-LLM worker tells its render fingerprint: equal, missing, "
+        "incomplete, differs:FIELD, slow[:SECONDS], error, unauthorised, garbage",
+    ),
+    "render_fingerprint_file": (
+        str,
+        "the fingerprint to tell, as another renderer tells it (default: our own)",
+    ),
     "answers": (
         str,
         'fixed answers, one a line: {"match": TEXT, "output_ids": [...]}; instead '

@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,46 +11,53 @@ from aiohttp import web
 
 from render import Renderer
 from simworker.answers import Author, read_answers
+from simworker.api import Api, Parts
 from simworker.cache import BlockCache
 from simworker.engine import Engine
+from simworker.exchange import Service
 from simworker.hashing import BlockHasher
 from simworker.model import NAME, demo_model_dir
 from simworker.options import BadOptions, SimOptions
+from simworker.planning import Planner, Wording
 from simworker.publisher import Publisher
 from simworker.runner import Runner
-from simworker.vllm.api import VERSION, Parts, VllmApi
-from simworker.vllm.generation import Service
-from simworker.vllm.metrics import CacheConfig
-from simworker.vllm.models import Models
-from simworker.vllm.planning import Planner
+from simworker.trtllm import errors as trtllm_errors
+from simworker.trtllm.api import TrtllmApi
+from simworker.vllm import errors as vllm_errors
+from simworker.vllm.api import VERSION, VllmApi
 
 DEFAULT_CONTEXT = 40_960
 # Engines behind uvicorn close idle connections after so many seconds.
 KEEP_ALIVE_S = 5.0
+ENGINES: Mapping[str, tuple[type[Api], Wording]] = {
+    "vllm": (VllmApi, vllm_errors),
+    "trtllm": (TrtllmApi, trtllm_errors),
+}
 
 
 class SimWorker:
     """One simulated worker: HTTP server, engine, event publisher.
 
-    `renderer` may be shared by workers of the same model; without it the model of
-    the options is loaded. `url` and `kv_endpoint` are known once started.
+    `renderer` may be shared by workers of the same model, whatever the engine; without
+    it the model of the options is loaded. `url` and `kv_endpoint` are known once
+    started.
     """
 
     def __init__(self, options: SimOptions, renderer: Renderer | None = None) -> None:
         options.check()
         self.options = options
         self._answers = read_answers(Path(options.answers)) if options.answers else ()
-        self.renderer = renderer or Renderer.load(options.model or demo_model_dir())
+        self.renderer = _renderer(options, renderer)
         hasher = BlockHasher(
             options.hash_algo,
             seed=options.hash_seed,
             bytes_hashes=options.bytes_hashes,
         )
         self.cache = BlockCache(
-            blocks=options.blocks, block_size=options.block_size, hasher=hasher
+            blocks=options.blocks, block_size=options.tokens_per_block, hasher=hasher
         )
         self.publisher = (
-            Publisher(options.publisher_options()) if options.kv_events else None
+            Publisher(options.publisher_options()) if options.publishes else None
         )
         self.engine = Engine(
             options.engine_settings(),
@@ -60,7 +68,7 @@ class SimWorker:
         self.runner = Runner(self.engine)
         self.max_model_len = self._context_length()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="sim-render")
-        self.api = VllmApi(self._parts())
+        self.api = ENGINES[options.engine][0](self._parts())
         self._http: web.AppRunner | None = None
         self.url = ""
 
@@ -108,7 +116,7 @@ class SimWorker:
 
     def _context_length(self) -> int:
         """What the model allows and the cache holds. Raises BadOptions."""
-        fits = self.cache.capacity * self.options.block_size
+        fits = self.cache.capacity * self.cache.block_size
         asked = self.options.max_model_len
         if asked is None:
             return min(self.renderer.model.max_length or DEFAULT_CONTEXT, fits)
@@ -118,6 +126,7 @@ class SimWorker:
 
     def _parts(self) -> Parts:
         options, started = self.options, time.time()
+<<<<<<< HEAD
         root = options.model or NAME
         models = Models(
             options.served_model_name or (root,),
@@ -126,35 +135,47 @@ class SimWorker:
             max_model_len=self.max_model_len,
             created=int(started),
         )
+=======
+        model = options.model or DEMO_MODEL
+>>>>>>> render-service
         return Parts(
+            options=options,
+            model=model,
             renderer=self.renderer,
-            planner=self._planner(models.main),
-            models=models,
+            planner=self._planner(model),
             runner=self.runner,
             cache=self.cache,
             publisher=self.publisher,
-            config=CacheConfig(
-                block_size=options.block_size,
-                num_gpu_blocks=options.blocks,
-                prefix_caching_hash_algo=options.hash_algo,
-            ),
             service=Service(
                 runner=self.runner,
-                block_size=options.block_size,
+                block_size=self.cache.block_size,
                 fingerprint=_fingerprint(options),
                 tell_cached=options.prompt_tokens_details,
             ),
             executor=self._executor,
             max_model_len=self.max_model_len,
             started=started,
-            dev_mode=options.dev_mode,
         )
 
     def _planner(self, model: str) -> Planner:
-        author = Author(self.renderer, fixed=self._answers)
+        options = self.options
         return Planner(
-            self.renderer, author, model=model, max_model_len=self.max_model_len
+            self.renderer,
+            Author(self.renderer, fixed=self._answers),
+            ENGINES[options.engine][1],
+            model=(options.served_model_name or (model,))[0],
+            max_model_len=self.max_model_len,
         )
+
+
+def _renderer(options: SimOptions, shared: Renderer | None) -> Renderer:
+    """The engine's own; a template of its own is not in one that is shared."""
+    if shared is None or options.chat_template is not None:
+        path = shared.model.path if shared else options.model or demo_model_dir()
+        return Renderer.load(
+            path, profile=options.engine, chat_template=options.chat_template
+        )
+    return shared.with_profile(options.engine)
 
 
 def _fingerprint(options: SimOptions) -> str:

@@ -3,83 +3,14 @@
 Unknown fields are accepted and ignored. Rendering is not done here.
 """
 
-import json
 import secrets
 from collections.abc import Mapping
 
-import msgspec
-from aiohttp import web
-
-from simworker.answers import Limits
+from simworker.errors import ApiError, not_valid
+from simworker.request import Body, Call
 from simworker.vllm import fields
-from simworker.vllm.errors import ApiError, bad_value, not_valid
-from simworker.vllm.fields import Body, is_id
-
-
-class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One accepted request. `max_tokens` None: as many as the context leaves."""
-
-    body: Body
-    request_id: str
-    model: str | None
-    choices: int
-    max_tokens: int | None
-    stream: bool
-    include_usage: bool
-    continuous_usage: bool
-    return_token_ids: bool
-    logprobs: bool
-    seed: int
-    stop: tuple[str, ...]
-    stop_token_ids: tuple[int, ...]
-    salt: str | None
-    prompt_ids: list[int] | None
-    read_cache: bool
-
-    def limits(self, room: int) -> Limits:
-        """What ends an answer when `room` tokens of the context are left."""
-        return Limits(
-            max_tokens=room if self.max_tokens is None else min(room, self.max_tokens),
-            ignore_eos=fields.flag(self.body, "ignore_eos"),
-            stop=self.stop,
-            stop_token_ids=self.stop_token_ids,
-            include_stop=fields.flag(self.body, "include_stop_str_in_output"),
-        )
-
-
-async def read_body(request: web.Request) -> Body:
-    """The JSON object of a request. Raises ApiError as the engine would."""
-    kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise ApiError(
-            "1 validation error:\n  Unsupported Media Type: Only 'application/json' is "
-            "allowed",
-            kind="Bad Request",
-        )
-    value = _parsed(await request.read())
-    if not isinstance(value, dict):
-        message = "Input should be a valid dictionary or object to extract fields from"
-        raise not_valid("model_attributes_type", "body", message, value)
-    return value
-
-
-def _parsed(raw: bytes) -> object:
-    try:
-        return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        # Python's parser decides, as in the engine: it takes NaN and the like.
-        pass
-    try:
-        return json.loads(raw)
-    except json.JSONDecodeError as error:
-        detail = f", 'ctx': {{'error': {error.msg!r}}}"
-        where = f"body.{error.pos}"
-        raise not_valid(
-            "json_invalid", where, "JSON decode error", {}, detail
-        ) from error
-    except (ValueError, RecursionError) as error:
-        message = "There was an error parsing the body"
-        raise ApiError(message, kind="Bad Request") from error
+from simworker.vllm.errors import bad_value
+from simworker.vllm.fields import is_id
 
 
 def chat_call(body: Body, headers: Mapping[str, str], max_model_len: int) -> Call:
@@ -126,11 +57,14 @@ def _call(body: Body, headers: Mapping[str, str], limit: str) -> Call:
         stream=fields.flag(body, "stream"),
         include_usage=fields.flag(stream_options, "include_usage"),
         continuous_usage=fields.flag(stream_options, "continuous_usage_stats"),
+        return_prompt_ids=fields.flag(body, "return_token_ids"),
         return_token_ids=fields.flag(body, "return_token_ids"),
         logprobs=body.get("logprobs") not in (None, False),
         seed=fields.integer(body, "seed") or 0,
         stop=fields.texts(body, "stop"),
         stop_token_ids=fields.ids(body, "stop_token_ids"),
+        include_stop=fields.flag(body, "include_stop_str_in_output"),
+        ignore_eos=fields.flag(body, "ignore_eos"),
         salt=fields.text(body, "cache_salt"),
         prompt_ids=fields.forwarded_ids(transfer),
         read_cache=body.get("prompt_logprobs") is None,

@@ -1,32 +1,16 @@
 """vLLM's error answers: one envelope, and the messages its clients know.
 
-`ApiError` is the only exception a handler raises on purpose. Texts and statuses are
-those of vLLM 0.32.
+Texts and statuses are those of vLLM 0.32.
 """
 
-from collections.abc import Mapping
-
-import msgspec
-from aiohttp import web
-from aiohttp.typedefs import Handler
+from render import Unrenderable
+from render.refused import RenderRefused
+from simworker.errors import ApiError
 
 
-class ApiError(Exception):
-    """A refused request: an HTTP status and the fields of the error envelope."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int = 400,
-        kind: str = "BadRequestError",
-        param: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.envelope = {
-            "error": {"message": message, "type": kind, "param": param, "code": status}
-        }
+def envelope(error: RenderRefused) -> dict[str, object]:
+    """The body of an error answer."""
+    return error.body()
 
 
 def bad_value(message: str, param: str, **value: object) -> ApiError:
@@ -35,31 +19,12 @@ def bad_value(message: str, param: str, **value: object) -> ApiError:
     return ApiError(f"{message} (parameter={param}{shown})", param=param)
 
 
-def not_valid(
-    kind: str, where: str, message: str, value: object, detail: str = ""
-) -> ApiError:
-    """A body that is not of the right shape: what pydantic says, in vLLM's words."""
-    shown = _shown(value)
-    text = (
-        f"1 validation error:\n  {{'type': '{kind}', 'loc': '{where}', "
-        f"'msg': '{message}', 'input': {shown!r}{detail}}}"
-    )
-    return ApiError(text, kind="Bad Request", param=where)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, Mapping | list):
-        name = "list" if isinstance(value, list) else "dict"
-        return f"<{name} of {len(value)} items>"
-    return str(value)[:200]
-
-
 def unknown_model(model: object, known: list[str]) -> ApiError:
     """The model is not served here."""
     return ApiError(
         f"The model `{model}` does not exist. Valid aliases: {', '.join(known)}.",
         status=404,
-        kind="NotFoundError",
+        type="NotFoundError",
         param="model",
     )
 
@@ -88,29 +53,28 @@ def too_long_with_output(limit: int, prompt: int, output: int) -> ApiError:
     )
 
 
-@web.middleware
-async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn `ApiError`, and what the server refuses, into the engine's answers."""
-    try:
-        return await handler(request)
-    except ApiError as error:
-        return json_answer(error.envelope, status=error.status)
-    except web.HTTPException as error:
-        if error.status < 400:
-            raise
-        headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
-        return json_answer(
-            {"detail": error.reason}, status=error.status, headers=headers
-        )
+def check_length(limit: int, prompt: int, output: int | None) -> None:
+    """Prompt and output, at least one token, must fit. Raises ApiError."""
+    if prompt > limit:
+        raise too_long(limit)
+    if prompt + (output or 1) > limit:
+        raise too_long_with_output(limit, prompt, output or 1)
 
 
-def json_answer(
-    value: object, *, status: int = 200, headers: Mapping[str, str] | None = None
-) -> web.Response:
-    """A JSON answer, written as compactly as the engine does."""
-    return web.Response(
-        body=msgspec.json.encode(value),
-        status=status,
-        headers=headers,
-        content_type="application/json",
+def forwarded_too_long(limit: int, tokens: int) -> ApiError:
+    """Ids that came with a chat are more than the context."""
+    return ApiError(
+        f"Input length ({tokens}) exceeds model's maximum context length ({limit})."
     )
+
+
+def out_of_vocabulary(token_id: int, size: int, param: str) -> ApiError:
+    """An id that the model does not have."""
+    return bad_value(f"Token id {token_id} is out of vocabulary", param)
+
+
+def unrenderable(error: Unrenderable, model: str) -> ApiError:
+    """What the renderer cannot do."""
+    if error.reason == "media":
+        return ApiError(f"{model} is not a multimodal model")
+    return ApiError(str(error))

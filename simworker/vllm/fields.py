@@ -1,11 +1,10 @@
 """Fields of a request body, taken as pydantic takes them: lax where it is lax."""
 
 from collections.abc import Mapping
-from typing import Any
 
-from simworker.vllm.errors import bad_value, not_valid
-
-Body = dict[str, Any]
+from simworker.errors import not_valid
+from simworker.request import Body
+from simworker.vllm.errors import bad_value
 
 _TRUE = frozenset({"true", "t", "yes", "y", "on", "1"})
 

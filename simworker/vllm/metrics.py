@@ -4,34 +4,15 @@ Written by hand, since the values are the engine's own counters: nothing is coun
 twice.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from simworker.cache import BlockCache
 from simworker.engine import Engine
-from simworker.vllm.planning import Task
+from simworker.totals import Totals
 
 Labels = Mapping[str, str]
-
-
-class Totals:
-    """What the HTTP side counts. Tokens of finished requests only."""
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.refused = 0
-        self.finished: dict[str, int] = {"stop": 0, "length": 0}
-        self.prompt_tokens = 0
-        self.generated_tokens = 0
-
-    def add(self, tasks: Sequence[Task]) -> None:
-        """A call was answered to its end."""
-        for task in tasks:
-            self.prompt_tokens += len(task.prompt_ids)
-            for answer in task.answers:
-                self.finished[answer.finish_reason] += 1
-                self.generated_tokens += len(answer.token_ids)
 
 
 class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):

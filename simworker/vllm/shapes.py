@@ -4,12 +4,10 @@ Plain dictionaries: they are written once and read by no one here.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
-Json = dict[str, Any]
-DONE = b"data: [DONE]\n\n"
+from simworker.exchange import Json, Part
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,20 +63,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """One whole answer. `prompt_ids` and `token_ids` None: not asked for."""
-
-    index: int
-    text: str
-    finish_reason: str
-    stop_reason: str | int | None
-    token_ids: Sequence[int] | None
-    logprobs: Json | None = None
-    prompt_ids: Sequence[int] | None = None
-
-
 def chat_answer(
-    head: Head, choices: Iterable[Choice], counts: Counts, prompt_ids: object
+    head: Head, choices: Iterable[Part], counts: Counts, prompt_ids: object
 ) -> Json:
     """The body of a chat answer that is not streamed."""
     return {
@@ -99,7 +85,7 @@ def chat_answer(
     }
 
 
-def _chat_choice(choice: Choice) -> Json:
+def _chat_choice(choice: Part) -> Json:
     return {
         "index": choice.index,
         "message": {
@@ -119,7 +105,7 @@ def _chat_choice(choice: Choice) -> Json:
     }
 
 
-def completion_answer(head: Head, choices: Iterable[Choice], counts: Counts) -> Json:
+def completion_answer(head: Head, choices: Iterable[Part], counts: Counts) -> Json:
     """The body of a completions answer that is not streamed."""
     return {
         "id": head.id,
@@ -136,7 +122,7 @@ def completion_answer(head: Head, choices: Iterable[Choice], counts: Counts) -> 
     }
 
 
-def _completion_choice(choice: Choice) -> Json:
+def _completion_choice(choice: Part) -> Json:
     return {
         "index": choice.index,
         "text": choice.text,
@@ -180,26 +166,26 @@ def role_choice(index: int) -> Json:
     }
 
 
-def chat_delta(part: Choice) -> Json:
+def chat_delta(part: Part) -> Json:
     """Some tokens of a chat stream; `finish_reason` empty while more will come."""
     choice = {
         "index": part.index,
         "delta": {"content": part.text},
         "logprobs": part.logprobs,
-        "finish_reason": part.finish_reason or None,
+        "finish_reason": part.finish_reason,
     }
     if part.finish_reason:
         choice["stop_reason"] = part.stop_reason
     return choice | {"token_ids": part.token_ids}
 
 
-def completion_delta(part: Choice) -> Json:
+def completion_delta(part: Part) -> Json:
     """Some tokens of a completions stream."""
     return {
         "index": part.index,
         "text": part.text,
         "logprobs": part.logprobs,
-        "finish_reason": part.finish_reason or None,
+        "finish_reason": part.finish_reason,
         "stop_reason": part.stop_reason,
         "prompt_token_ids": part.prompt_ids,
         "token_ids": part.token_ids,
@@ -235,8 +221,3 @@ def completion_logprobs(pieces: Sequence[str], offset: int) -> Json:
         "tokens": list(pieces),
         "top_logprobs": [{piece: LOGPROB} for piece in pieces],
     }
-
-
-def sse(event: Json) -> bytes:
-    """One server-sent event."""
-    return b"data: %b\n\n" % msgspec.json.encode(event)

@@ -1,9 +1,9 @@
 """`/tokenize` and `/detokenize`: what a worker's rendering is probed with."""
 
 from render import Renderer
-from simworker.vllm.errors import not_valid
-from simworker.vllm.fields import Body
-from simworker.vllm.planning import Planner, token_list
+from simworker.errors import not_valid
+from simworker.planning import Planner, token_list
+from simworker.request import Body
 
 
 def tokenize(planner: Planner, body: Body, *, max_model_len: int) -> dict[str, object]:

@@ -129,6 +129,9 @@ def test_request_templates(vllm: Renderer) -> None:
     answer = trusting.chat(body(chat_template="/etc/passwd"), prompt_text=True)
     assert answer["prompt_text"] == "/etc/passwd"
     assert refusal(trusting, chat_template="{% for %}").status == 400
+    parsing = service(vllm, trust_request_chat_template=True, reasoning_parser="qwen3")
+    answer = parsing.chat(body(chat_template=source))
+    assert "chat_template" not in answer["reasoning_parser_kwargs"]
     refused = refusal(trusting, chat_template_kwargs={"chat_template": source})
     assert refused.status == 400
 
@@ -161,6 +164,9 @@ def test_given_ids(vllm: Renderer, trtllm: Renderer, sglang: Renderer) -> None:
         assert refused.message == (
             "Input length (5000) exceeds model's maximum context length (4096)."
         )
+    parsing = service(vllm, reasoning_parser="qwen3")
+    ids: Any = {"kv_transfer_params": {"prompt_token_ids": [5]}}
+    assert refusal(parsing, chat_template_kwargs={"tokenize": 1}, **ids).status == 400
     transfer = {"prompt_token_ids": [5], "remote": "x"}
     answer = service(vllm).chat(body(kv_transfer_params=transfer))
     wanted = {"kv_transfer_params": {"remote": "x"}}

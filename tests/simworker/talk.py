@@ -1,6 +1,7 @@
 """What tests do with a running worker: call it, follow its events, wait."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +13,7 @@ import zmq.asyncio
 from kvindex.events import EventBatch
 from kvindex.wire.vllm import decode_batch, decode_frames
 from simworker.server import SimWorker
+from tests.simworker import captures
 
 CHAT = "/v1/chat/completions"
 
@@ -74,3 +76,19 @@ def metric(page: str, name: str) -> float:
     """The value of a metric's first sample."""
     line = next(line for line in page.splitlines() if line.startswith(name))
     return float(line.split()[-1])
+
+
+async def post(
+    client: aiohttp.ClientSession,
+    worker: SimWorker,
+    path: str,
+    body: Any,
+    **headers: str,
+) -> tuple[int, Any]:
+    """The status of a POST, and its JSON or the events of its stream."""
+    url = worker.url + path
+    async with client.post(url, json=body, headers=headers) as response:
+        text = await response.text()
+        if response.headers["Content-Type"].startswith("text/event-stream"):
+            return response.status, captures.sse_events(text)
+        return response.status, json.loads(text)

@@ -4,8 +4,9 @@ Runs in a worker thread: it renders, tokenizes and writes. It does no I/O.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Protocol
 
 import msgspec
 from tokenizers import Tokenizer
@@ -13,9 +14,8 @@ from tokenizers import Tokenizer
 from kvindex.blocks import unpack_ids
 from render import Rendered, Renderer, Unrenderable
 from simworker.answers import Answer, Author
-from simworker.vllm.calls import Call
-from simworker.vllm.errors import ApiError, bad_value, too_long, too_long_with_output
-from simworker.vllm.fields import Body
+from simworker.errors import ApiError
+from simworker.request import Call
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +25,26 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     answers: list[Answer]
 
 
+class Wording(Protocol):
+    """How one engine refuses what cannot be planned; its `errors` module."""
+
+    def unrenderable(self, error: Unrenderable, model: str) -> ApiError:
+        """What the renderer cannot do."""
+        ...
+
+    def out_of_vocabulary(self, token_id: int, size: int, param: str) -> ApiError:
+        """A prompt of ids that the model does not have."""
+        ...
+
+    def forwarded_too_long(self, limit: int, tokens: int) -> ApiError:
+        """Ids that came with a chat are more than the context."""
+        ...
+
+    def check_length(self, limit: int, prompt: int, output: int | None) -> None:
+        """Raises ApiError if a prompt and what it asks for do not fit the context."""
+        ...
+
+
 class Planner:
     """Renders the calls to one model and writes their answers."""
 
@@ -32,12 +52,14 @@ class Planner:
         self,
         renderer: Renderer,
         author: Author,
+        wording: Wording,
         *,
         model: str,
         max_model_len: int,
     ) -> None:
         self._renderer = renderer
         self._author = author
+        self._wording = wording
         self._model = model
         self._max_model_len = max_model_len
         self._vocabulary = vocabulary_size(renderer)
@@ -58,19 +80,19 @@ class Planner:
             self._check_vocabulary(prompt, "prompt")
         return [self._task(call, prompt) for prompt in prompts]
 
-    def render_chat(self, body: Body) -> Rendered:
+    def render_chat(self, body: Mapping[str, object]) -> Rendered:
         """A chat body's prompt. Raises ApiError."""
         try:
             return self._renderer.render_chat(body)
         except Unrenderable as error:
-            raise self._refusal(error) from error
+            raise self._wording.unrenderable(error, self._model) from error
 
-    def render_completion(self, body: Body) -> list[Rendered]:
+    def render_completion(self, body: Mapping[str, object]) -> list[Rendered]:
         """A completions body's prompts. Raises ApiError."""
         try:
             return self._renderer.render_completion(body)
         except Unrenderable as error:
-            raise self._refusal(error) from error
+            raise self._wording.unrenderable(error, self._model) from error
 
     def token_strings(self, token_ids: Sequence[int]) -> list[str]:
         """The tokenizer's own spelling of each id; empty for one it does not know."""
@@ -81,32 +103,19 @@ class Planner:
         # Rarely asked for, so it is loaded only then.
         return Tokenizer.from_file(str(self._renderer.model.path / "tokenizer.json"))
 
-    def _refusal(self, error: Unrenderable) -> ApiError:
-        if error.reason == "media":
-            return ApiError(f"{self._model} is not a multimodal model")
-        return ApiError(str(error))
-
     def _check_forwarded(self, prompt: Sequence[int]) -> None:
         if len(prompt) > self._max_model_len:
-            raise ApiError(
-                f"Input length ({len(prompt)}) exceeds model's maximum context length "
-                f"({self._max_model_len})."
-            )
-        self._check_vocabulary(prompt, "kv_transfer_params.prompt_token_ids")
+            raise self._wording.forwarded_too_long(self._max_model_len, len(prompt))
+        self._check_vocabulary(prompt, ".".join(self._renderer.answers.ids_field))
 
     def _check_vocabulary(self, prompt: Sequence[int], param: str) -> None:
-        highest = max(prompt)
-        if self._vocabulary is not None and highest >= self._vocabulary:
-            raise bad_value(f"Token id {highest} is out of vocabulary", param)
+        highest, size = max(prompt, default=0), self._vocabulary
+        if size is not None and highest >= size:
+            raise self._wording.out_of_vocabulary(highest, size, param)
 
     def _task(self, call: Call, prompt: list[int]) -> Task:
-        room = self._max_model_len - len(prompt)
-        if room < 0:
-            raise too_long(self._max_model_len)
-        wanted = call.max_tokens or 1
-        if wanted > room:
-            raise too_long_with_output(self._max_model_len, len(prompt), wanted)
-        limits = call.limits(room)
+        self._wording.check_length(self._max_model_len, len(prompt), call.max_tokens)
+        limits = call.limits(self._max_model_len - len(prompt))
         answers = [
             self._author.write(prompt, limits, body=call.body, seed=call.seed + index)
             for index in range(call.choices)

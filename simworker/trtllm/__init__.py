@@ -1,0 +1,1 @@
+"""What is TensorRT-LLM's own about a simulated worker: routes, bodies, answers."""
