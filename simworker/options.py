@@ -83,11 +83,11 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Raise BadOptions for a value that makes no sense."""
         if self.engine not in ENGINES:
             raise BadOptions(f"--engine must be one of: {', '.join(ENGINES)}")
-<<<<<<< HEAD
         for name, (least, most) in _RANGES.items():
-            if not least <= getattr(self, name) <= most:
+            asked = getattr(self, name)
+            if asked is not None and not least <= asked <= most:
                 text = f"must be at least {least}"
-                if getattr(self, name) > most:
+                if asked > most:
                     text = f"must be at most {most}"
                 raise BadOptions(f"--{_flag(name)} {text}")
         for name in ("port", "kv_events_port", "replay_port"):
@@ -95,22 +95,8 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
                 raise BadOptions(f"--{_flag(name)} must be a port number")
         if "" in self.served_model_name:
             raise BadOptions("--served-model-name must not be empty")
-=======
-        least = {"block_size": 1, "blocks": 2, "max_running": 1}
-        least |= {"max_num_batched_tokens": 1}
-        for name, value in least.items():
-            asked = getattr(self, name)
-            if asked is not None and asked < value:
-                raise BadOptions(f"--{_flag(name)} must be at least {value}")
-        for name in ("port", "kv_events_port", "replay_port"):
-            if not 0 <= (getattr(self, name) or 0) <= 65_535:
-                raise BadOptions(f"--{_flag(name)} must be a port number")
         if self.lora_modules and self.engine != "vllm":
             raise BadOptions("--lora-modules: only vLLM's adapters are simulated")
-        for name in ("prefill_rate", "decode_rate", "speed"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise BadOptions(f"--{_flag(name)} must be above 0")
->>>>>>> render-service
 
     def engine_settings(self) -> EngineSettings:
         """The scheduler's share of the options."""

@@ -126,18 +126,7 @@ class SimWorker:
 
     def _parts(self) -> Parts:
         options, started = self.options, time.time()
-<<<<<<< HEAD
-        root = options.model or NAME
-        models = Models(
-            options.served_model_name or (root,),
-            options.lora_modules,
-            root=str(self.renderer.model.path),
-            max_model_len=self.max_model_len,
-            created=int(started),
-        )
-=======
-        model = options.model or DEMO_MODEL
->>>>>>> render-service
+        model = options.model or NAME
         return Parts(
             options=options,
             model=model,
