@@ -139,12 +139,13 @@ async def _gateway(url: str) -> None:
 
 
 async def _compare(direct: str, through: str, size: int, rounds: int) -> None:
-    slow = {
-        "none": None,
-        "sleeping 2 s": _body(SLEEP),
-        "encoding": _body(os.urandom(size // 2).hex()),
-    }
     for _ in range(rounds):
+        slow = {
+            "none": None,
+            "sleeping 2 s": _body(SLEEP),
+            # Another text each time: the encoder remembers the last one.
+            "encoding": _body(os.urandom(size // 2).hex()),
+        }
         for where, address in (("direct", direct), ("gateway", through)):
             for name, body in slow.items():
                 if where == "direct" and body is not None:
@@ -161,7 +162,7 @@ async def _compare(direct: str, through: str, size: int, rounds: int) -> None:
 def run(argv: Sequence[str]) -> None:
     """Print the gaps of other streams: undisturbed, one sleeping, one encoding."""
     parser = argparse.ArgumentParser(prog="python -m bench stall", description=__doc__)
-    parser.add_argument("--bytes", type=int, default=1_600_000)
+    parser.add_argument("--bytes", type=int, default=2_200_000)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--gateway", help=argparse.SUPPRESS)

@@ -35,10 +35,16 @@ _KINDS: tuple[tuple[type[GatewayError], str], ...] = (
     (UpstreamFailed, "reset"),
 )
 
+NO_FAILURE = frozenset({"status", "busy", "refused"})
+"""Kinds that are no failure of the worker's exchange."""
+
 
 def failure_kind(error: GatewayError) -> str:
-    """The router's word for what ended an exchange."""
-    return next((kind for cls, kind in _KINDS if isinstance(error, cls)), "gateway")
+    """The router's word for what ended an exchange.
+
+    "refused": the gateway did, for what the client sent (too large, badly framed).
+    """
+    return next((kind for cls, kind in _KINDS if isinstance(error, cls)), "refused")
 
 
 def retry_after_s(headers: RawHeaders, now: Callable[[], float]) -> float | None:
@@ -173,5 +179,5 @@ class Account:
         metrics = self._accounts.metrics
         if kind == "client":
             metrics.client_disconnects.inc()
-        elif kind not in ("status", "busy"):
+        elif kind not in NO_FAILURE:
             metrics.upstream_failures.labels(self._decision.worker.url, kind).inc()

@@ -14,13 +14,10 @@ from gateway.errors import NoWorker
 from gateway.monitor import Monitor
 from kvindex.index import Indexes
 from kvindex.knowledge import Knowledge
-from router import pool
-from router.pool import WorkerPool
+from router.pool import NoCandidate, WorkerPool
 from router.request import RouteRequest
 from router.router import Router
 from router.worker import Worker, WorkerState
-
-USABLE = (WorkerState.ready, WorkerState.suspect)
 
 
 class Admin:
@@ -46,7 +43,12 @@ class Admin:
 
     def ready(self) -> bool:
         """Whether a request would find a worker that has answered."""
-        return any(worker.state in USABLE for worker in self._pool.workers)
+        return any(map(self._has_answered, self._pool.workers))
+
+    def _has_answered(self, worker: Worker) -> bool:
+        if worker.state is WorkerState.suspect:  # also one that never said a word
+            return worker.url in self._monitor.facts
+        return worker.state is WorkerState.ready
 
     def models(self) -> dict[str, Any]:
         """`GET /v1/models`: the union over workers that are not down, first wins."""
@@ -54,7 +56,7 @@ class Admin:
         workers = self._pool.workers
         up = [w for w in workers if w.state is not WorkerState.down] or workers
         for worker in up:
-            facts = self._monitor.listings.get(worker.url)
+            facts = self._monitor.facts.get(worker.url)
             for entry in facts.listing if facts else ():
                 entries.setdefault(str(entry.get("id")), entry)
         return {"object": "list", "data": list(entries.values())}
@@ -125,7 +127,7 @@ class Admin:
         """`POST /gateway/explain`: what would be chosen, and why; nothing is sent."""
         try:
             explanation = msgspec.to_builtins(self._router.explain(request))
-        except pool.NoWorker as error:
+        except NoCandidate as error:
             raise NoWorker(str(error)) from None
         return {
             "rendered": request.not_rendered is None,

@@ -8,6 +8,7 @@ edits of it belong between the two and the sending.
 """
 
 import asyncio
+import io
 from collections.abc import AsyncIterator
 
 from aiohttp import StreamReader, web
@@ -37,8 +38,10 @@ async def read(request: web.Request, max_bytes: int) -> bytes:
         if len(body) <= max_bytes:
             return body
         raise _too_large(max_bytes)
-    pieces = [piece async for piece in stream(request, max_bytes)]
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    body_so_far = io.BytesIO()  # joining 100 MB at the end would hold the event loop
+    async for piece in stream(request, max_bytes):
+        body_so_far.write(piece)
+    return body_so_far.getvalue()
 
 
 async def stream(request: web.Request, max_bytes: int) -> AsyncIterator[bytes]:

@@ -159,3 +159,12 @@ class ClientWriter:
             self._transport.write(b"".join(pieces))
         else:
             self._transport.writelines(pieces)
+
+
+def cut(request: web.Request) -> RelayedResponse:
+    """End an answer that has begun and cannot be gone on with; nothing is added."""
+    response = RelayedResponse(500)
+    response.reusable = False
+    if request.transport is not None:
+        request.transport.abort()
+    return response

@@ -185,5 +185,9 @@ def worker_specs(config: Config) -> list[WorkerSpec]:
             raise ConfigError(
                 f"--kv-events names {event.url}, which --workers does not"
             )
-        endpoints.setdefault(event.url, {})[event.rank] = event.endpoint
+        of_worker = endpoints.setdefault(event.url, {})
+        if of_worker.setdefault(event.rank, event.endpoint) != event.endpoint:
+            raise ConfigError(
+                f"--kv-events names {event.url}#{event.rank} more than once"
+            )
     return [WorkerSpec(url=url, kv_events=endpoints.get(url, {})) for url in urls]

@@ -1,29 +1,30 @@
 """Asking a worker who it is: models, engine, version, block size, event sources.
 
-One engine's routes and formats are named here once; the answer is neutral
-(`WorkerFacts`). vLLM: /v1/models, /version, /metrics (cache_config_info), and
-/kv_event_sources (0.31 and later).
+The answer is neutral (`WorkerFacts`); how an engine puts it is in `engines/`.
 """
 
-import contextlib
 import os
-import re
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
+from gateway.engines import vllm
 from router.models import ListedModel
 from router.worker import WorkerSpec
 
 ANSWER_LIMIT = 8 * 1024 * 1024
-LARGEST_COUNT = 1 << 40
-"""A block size or a number of blocks above this is none."""
 TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
 
-
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+ENGINES = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "trtllm": "trtllm",
+    "tensorrt_llm": "trtllm",
+}
+"""What `owned_by` of /v1/models says -> the engine; any other is generic."""
 
 
 class ContactFailed(Exception):
@@ -32,13 +33,6 @@ class ContactFailed(Exception):
 
 class _ModelList(msgspec.Struct, frozen=True):
     data: list[dict[str, Any]]
-
-
-class EventSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one data-parallel rank publishes, as /kv_event_sources tells."""
-
-    enable_kv_cache_events: bool = False
-    endpoint: str | None = None
 
 
 class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,18 +60,20 @@ async def ask(
     models = tuple(_listed(entry) for entry in listing)
     version = await _optional(session, spec.url + "/version", headers)
     page = await _page(session, spec.url + "/metrics", headers)
-    numbers = cache_numbers((page or b"").decode("utf-8", "replace"))
+    numbers = vllm.cache_numbers((page or b"").decode("utf-8", "replace"))
     sources = await _optional(session, spec.url + "/kv_event_sources", headers)
     engine = spec.engine or next((e.get("owned_by") for e in listing), None)
     return WorkerFacts(
         models=models,
         listing=tuple(listing),
-        engine=engine if engine in ("vllm", "sglang", "trtllm") else "generic",
+        engine=ENGINES.get(str(engine), "generic"),
         version=_string(version or {}, "version"),
         block_size=numbers.get("block_size"),
         cache_blocks=numbers.get("num_gpu_blocks"),
         started_at=numbers.get("started_at"),
-        event_endpoints=None if sources is None else _endpoints(sources, spec.url),
+        event_endpoints=(
+            None if sources is None else vllm.event_endpoints(sources, spec.url)
+        ),
     )
 
 
@@ -155,47 +151,3 @@ async def _optional(
 def _string(answer: dict[str, Any], name: str) -> str | None:
     value = answer.get(name)
     return value if isinstance(value, str) else None
-
-
-def cache_numbers(page: str) -> dict[str, Any]:
-    """block_size, num_gpu_blocks and started_at of vLLM's Prometheus page."""
-    numbers: dict[str, Any] = {}
-    info = re.search(r"^vllm:cache_config_info\{(.*)\}", page, re.MULTILINE)
-    if info:
-        labels = dict(re.findall(r'(\w+)="([^"]*)"', info[1]))
-        for name in ("block_size", "num_gpu_blocks"):
-            count = _whole(labels.get(name, ""))
-            if count:
-                numbers[name] = count
-    start = re.search(r"^process_start_time_seconds ([0-9.e+]+)$", page, re.MULTILINE)
-    if start:
-        with contextlib.suppress(ValueError):  # such as 1.2.3: a time not told
-            numbers["started_at"] = float(start[1])
-    return numbers
-
-
-def _whole(text: str) -> int | None:
-    """A number of blocks, tokens or a rank."""
-    if not re.fullmatch(r"[0-9]{1,15}", text) or int(text) > LARGEST_COUNT:
-        return None
-    return int(text)
-
-
-def _endpoints(sources: dict[str, Any], url: str) -> dict[int, str]:
-    endpoints = {}
-    for name, entry in sources.items():
-        try:
-            source = msgspec.convert(entry, EventSource)
-        except msgspec.ValidationError:
-            continue
-        rank = _whole(name)
-        if rank is not None and source.enable_kv_cache_events and source.endpoint:
-            endpoints[rank] = connectable(source.endpoint, url)
-    return endpoints
-
-
-def connectable(endpoint: str, worker_url: str) -> str:
-    """A published endpoint as a SUB can connect to it: wildcards are the worker."""
-    host = urlsplit(worker_url).hostname or ""
-    host = f"[{host}]" if ":" in host else host
-    return re.sub(r"^tcp://(\*|0\.0\.0\.0|\[::\])(?=:)", f"tcp://{host}", endpoint)

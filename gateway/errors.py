@@ -9,6 +9,7 @@
     |- NotFound 404                no such route, or one that is closed
     |- MethodNotAllowed 405
     |- BodyTooLarge 413
+    |- HeadTooLarge 431
     |- ExpectationFailed 417       an ``Expect`` other than 100-continue
     |- InternalError 500           a bug of the gateway
     |- NoWorker 503                nobody to send to
@@ -150,6 +151,15 @@ class BodyTooLarge(GatewayError):
     status = 413
     type = "invalid_request_error"
     code = "body_too_large"
+    close = True
+
+
+class HeadTooLarge(GatewayError):
+    """The client's request line and headers are above the limit."""
+
+    status = 431
+    type = "invalid_request_error"
+    code = "head_too_large"
     close = True
 
 

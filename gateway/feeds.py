@@ -5,9 +5,10 @@ publisher never has to drop, and in slices short enough that requests never wait
 """
 
 import asyncio
-import logging
+import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 
 import zmq
 import zmq.asyncio
@@ -17,13 +18,16 @@ from kvindex.events import UndecodableBatch
 from kvindex.feed import Feed
 from kvindex.wire import vllm
 
-log = logging.getLogger(__name__)
-
 SLICE_S = 0.002
-RECEIVE_LIMIT = 100_000
+RECEIVE_LIMIT = 10_000
 """Batches a socket may hold before ZMQ drops; a drop shows as a gap."""
+BATCH_BYTES = 32 * 1024 * 1024
+"""No batch is larger: a step over a million tokens has 5 MB. One that is ends the
+connection."""
 RECONNECT_MS = 100
-RECONNECT_LIMIT_MS = 5_000
+RECONNECT_LIMIT_MS = 1_000
+"""Until a worker that came back is heard, its old cache is still believed in."""
+RENEW_MS = 3_000
 
 
 class EventSockets:
@@ -58,15 +62,18 @@ class EventSockets:
             socket.connect(endpoint)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._drain(socket, feed))
-                tasks.create_task(self._watch(changes, feed, on_change))
+                renew = partial(_connect_anew, socket, endpoint)
+                tasks.create_task(self._watch(changes, feed, on_change, renew))
         finally:
-            socket.disable_monitor()
+            if not socket.closed:  # `close` may have been first
+                socket.disable_monitor()
             if changes is not None:
                 changes.close(linger=0)
             socket.close(linger=0)
 
     def _prepare(self, socket: zmq.asyncio.Socket) -> None:
         socket.set(zmq.RCVHWM, RECEIVE_LIMIT)
+        socket.set(zmq.MAXMSGSIZE, BATCH_BYTES)
         socket.set(zmq.RECONNECT_IVL, RECONNECT_MS)
         socket.set(zmq.RECONNECT_IVL_MAX, RECONNECT_LIMIT_MS)
         # A worker's machine that vanishes sends no FIN: ask it now and then.
@@ -83,19 +90,35 @@ class EventSockets:
             await asyncio.sleep(0)
 
     async def _watch(
-        self, changes: zmq.asyncio.Socket, feed: Feed, on_change: Callable[[], None]
+        self,
+        changes: zmq.asyncio.Socket,
+        feed: Feed,
+        on_change: Callable[[], None],
+        renew: Callable[[], None],
     ) -> None:
-        was_connected = False
+        connected = was_connected = False
         while True:
+            # ZMQ never comes back to a peer that broke its protocol, such as another
+            # service at that port while the worker was away, or a batch too large.
+            if not connected and not await changes.poll(RENEW_MS):
+                renew()
+                continue
             change = parse_monitor_message(await changes.recv_multipart())
-            if change["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            connected = change["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            if connected:
                 feed.connected()
                 if was_connected:
                     on_change()
                 was_connected = True
-            elif change["event"] == zmq.EVENT_DISCONNECTED:
+            else:
                 feed.disconnected("connection lost")
                 on_change()
+
+
+def _connect_anew(socket: zmq.asyncio.Socket, endpoint: str) -> None:
+    with contextlib.suppress(zmq.ZMQError):  # ZMQ gave it up already
+        socket.disconnect(endpoint)
+    socket.connect(endpoint)
 
 
 def _receive_slice(socket: "zmq.Socket[bytes]", feed: Feed) -> None:

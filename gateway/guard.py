@@ -9,9 +9,11 @@ from aiohttp import web
 
 from gateway import answers
 from gateway import body as bodies
+from gateway.client import cut
 from gateway.errors import GatewayError, InternalError, MethodNotAllowed
 from gateway.headers import request_id
 from gateway.metrics import ServerMetrics
+from gateway.server import check_framing
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +63,18 @@ class Guard:
         if alone and method != "*":
             self._route("*", path, _wrong_method(method), endpoint)
 
+    def or_else(self, fallback: Handler, endpoint: str) -> None:
+        """Have it answer what aiohttp finds no route for (``*``, ``host:port``)."""
+        guarded = self._guarded(fallback, endpoint)
+
+        @web.middleware
+        async def answer(request: web.Request, handler: Guarded) -> web.StreamResponse:
+            if request.match_info.http_exception is None:
+                return await handler(request)
+            return await guarded(request)
+
+        self._app.middlewares.append(answer)
+
     def _route(self, method: str, path: str, handler: Handler, endpoint: str) -> None:
         self._app.router.add_route(
             method,
@@ -87,6 +101,7 @@ class Guard:
         self, handler: Handler, request: web.Request, identity: bytes, endpoint: str
     ) -> web.StreamResponse:
         try:
+            check_framing(request)
             if self._check is not None:
                 self._check(request)
             return await handler(request, identity)
@@ -96,6 +111,8 @@ class Guard:
             # A bug of ours: the client gets an answer, the operator the trace.
             log.exception("a request to %s failed", endpoint)
             self._metrics.errors.labels("handler").inc()
+            if request.writer.output_size:
+                return cut(request)
             failure = InternalError("the gateway failed; its log says why")
             return answers.refusal(failure, identity, flat=self._flat)
 

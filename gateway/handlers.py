@@ -78,7 +78,8 @@ class Handlers:
             guard.add("GET", path, handler, endpoint)
         # Its other methods, and what lies below it, are the worker's.
         guard.add("POST", "/v1/responses", self._responses, RESPONSES, alone=False)
-        guard.add("*", "/{path:.*}", self._other, OTHER)
+        guard.add("*", r"/{path:[\s\S]*}", self._other, OTHER)
+        guard.or_else(self._other, OTHER)
 
     async def _chat(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         return await self._infer(request, identity, CHAT)

@@ -28,8 +28,10 @@ _HOP_BY_HOP = frozenset(
 )
 _NOT_SENT_UPSTREAM = _HOP_BY_HOP | {b"host", b"content-length", b"expect", REQUEST_ID}
 _NOT_RETURNED = _HOP_BY_HOP | {REQUEST_ID}
+_FRAMING = frozenset({b"content-length"})  # whatever ``Connection`` says of it
 
 _NAMES = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:)*")
+_ORIGIN = re.compile(rb"[^/?#]*://[^/?#]*")
 _BAD_LINES = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # between lines is \n
 _GOOD_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,256}")
 
@@ -42,9 +44,11 @@ def target(raw_path: str) -> bytes:
     sent = raw_path.encode("utf-8", "surrogateescape")
     if sent.startswith(b"/"):
         return sent
-    _, _, after_scheme = sent.partition(b"://")
-    _, slash, path = after_scheme.partition(b"/")
-    return slash + path if slash else sent
+    origin = _ORIGIN.match(sent)
+    if origin is None:
+        return sent
+    path = sent[origin.end() :]
+    return path if path.startswith(b"/") else b"/" + path
 
 
 def first(headers: RawHeaders, name: bytes) -> bytes | None:
@@ -120,4 +124,4 @@ def _dropped(headers: RawHeaders, always: frozenset[bytes]) -> frozenset[bytes]:
     if not named or all(v.lower() in (b"keep-alive", b"close") for v in named):
         return always
     tokens = b",".join(named).lower().split(b",")
-    return always | {token.strip() for token in tokens}
+    return always | ({token.strip() for token in tokens} - _FRAMING)

@@ -25,8 +25,9 @@ class Housekeeping:
         """Tick the feeds and sweep the index, until cancelled."""
         while True:
             for worker in self._pool.workers:
-                for knowledge in worker.knowledge.values():
-                    knowledge.feed.tick()
+                for knowledge in list(worker.knowledge.values()):
+                    while knowledge.feed.tick():  # noqa: ASYNC110 - as below
+                        await asyncio.sleep(0)
                 await asyncio.sleep(0)
             while self._indexes.sweep(SWEEP_BLOCKS):  # noqa: ASYNC110 - work in slices
                 await asyncio.sleep(0)

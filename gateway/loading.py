@@ -5,7 +5,7 @@ import logging
 import time
 
 from gateway.shared_config import SharedConfig
-from render import Renderer
+from render import ModelNotFound, Renderer
 
 log = logging.getLogger(__name__)
 
@@ -13,17 +13,20 @@ log = logging.getLogger(__name__)
 def load_renderer(config: SharedConfig, source: str, profile: str) -> Renderer:
     """The renderer of a model directory or hub id; raises ModelNotFound."""
     begun = time.monotonic()
-    renderer = Renderer.load(
-        source,
-        profile=profile,
-        encoder=config.encoder,
-        tokenizer=config.tokenizer,
-        tokenizer_mode=config.tokenizer_mode,
-        revision=config.revision,
-        chat_template=config.chat_template,
-        default_chat_template_kwargs=config.default_chat_template_kwargs,
-        chat_template_content_format=config.chat_template_content_format,
-    )
+    try:
+        renderer = Renderer.load(
+            source,
+            profile=profile,
+            encoder=config.encoder,
+            tokenizer=config.tokenizer,
+            tokenizer_mode=config.tokenizer_mode,
+            revision=config.revision,
+            chat_template=config.chat_template,
+            default_chat_template_kwargs=config.default_chat_template_kwargs,
+            chat_template_content_format=config.chat_template_content_format,
+        )
+    except OSError as error:  # such as a name that is too long for a path
+        raise ModelNotFound(f"cannot be looked for: {error.strerror}") from None
     give_back_memory()
     took = time.monotonic() - begun
     log.info(

@@ -25,6 +25,7 @@ from gateway.models import Renderers
 from kvindex.feed import Feed, FeedSettings
 from kvindex.index import Indexes
 from kvindex.knowledge import Knowledge
+from kvindex.pages import indexed_size
 from render.profile import PROFILES
 from router.pool import WorkerPool
 from router.worker import DEFAULT_BLOCK_SIZE, Worker, WorkerState
@@ -32,7 +33,7 @@ from router.worker import DEFAULT_BLOCK_SIZE, Worker, WorkerState
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 0.5
-RETRY_LIMIT_S = 10.0
+RETRY_LIMIT_S = 2.0
 REFRESH_S = 10.0
 RANK_PINNING_ENGINES = ("vllm", "sglang")
 DEFAULT_CACHE_BLOCKS = 8192
@@ -76,14 +77,14 @@ class Monitor:
         self._starts: dict[str, _Start] = {}
         self._opened: dict[tuple[str, int], tuple[str, bool]] = {}
         """For which base model, and with events or not, each knowledge was opened."""
-        self.listings: dict[str, WorkerFacts] = {}
+        self.facts: dict[str, WorkerFacts] = {}
         """What each worker said last, by URL."""
 
     def max_model_len(self, model: str) -> int | None:
         """The context length that workers list for a model: the shortest."""
         lengths = [
             entry.get("max_model_len")
-            for facts in self.listings.values()
+            for facts in self.facts.values()
             for entry in facts.listing
             if entry.get("id") == model
         ]
@@ -107,7 +108,7 @@ class Monitor:
                 while True:
                     self._follow_all(worker, following, look.set, tasks)
                     retry = min(FIRST_RETRY_S * 2.0 ** min(failures, 10), RETRY_LIMIT_S)
-                    known = worker.url in self.listings and not failures
+                    known = worker.url in self.facts and not failures
                     wait = REFRESH_S if known else retry
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(wait * random.uniform(0.8, 1.2)):
@@ -155,12 +156,12 @@ class Monitor:
             self._renderers.refuse(facts.models)
 
     def _write_down(self, worker: Worker, facts: WorkerFacts) -> None:
-        before = self.listings.get(worker.url)
+        before = self.facts.get(worker.url)
         if before is not None and facts.event_endpoints is None:
             facts = msgspec.structs.replace(
                 facts, event_endpoints=before.event_endpoints
             )
-        self.listings[worker.url] = facts
+        self.facts[worker.url] = facts
         self._pool.listed(worker, facts.models)
         worker.engine = facts.engine
         if worker.spec.profile is None and facts.engine in PROFILES:
@@ -192,7 +193,7 @@ class Monitor:
         """Rank to endpoint: as configured, else as the worker says."""
         if worker.spec.kv_events:
             return dict(worker.spec.kv_events)
-        facts = self.listings.get(worker.url)
+        facts = self.facts.get(worker.url)
         return dict(facts.event_endpoints or {}) if facts else {}
 
     def _know_all(
@@ -207,6 +208,8 @@ class Monitor:
                 self._open(worker, rank, opened, block_size)
             elif size_changed and block_size is not None:
                 worker.knowledge[rank].feed.use_block_size(block_size)
+            capacity = _indexed_blocks(worker.cache_blocks, block_size)
+            worker.knowledge[rank].history.capacity_blocks = capacity
         worker.ranks = ranks
         for rank in set(worker.knowledge).difference(ranks):
             del self._opened[worker.url, rank]
@@ -229,7 +232,7 @@ class Monitor:
             indexes=self._indexes,
             key=f"{worker.url} rank {rank}",
             clock=time.monotonic,
-            capacity_blocks=worker.cache_blocks or DEFAULT_CACHE_BLOCKS,
+            capacity_blocks=DEFAULT_CACHE_BLOCKS,
             settings=FeedSettings(suspect_ttl_s=self._config.suspect_ttl),
             block_size=block_size or (None if has_source else DEFAULT_BLOCK_SIZE),
             has_source=has_source,
@@ -282,3 +285,12 @@ class Monitor:
                 error,
             )
             feed.disconnected(f"cannot follow {endpoint}: {error}")
+
+
+def _indexed_blocks(cache_blocks: int | None, block_size: int | None) -> int:
+    """How many blocks of the index a worker's cache holds; small pages make fewer."""
+    if cache_blocks is None:
+        return DEFAULT_CACHE_BLOCKS
+    if block_size is None:
+        return cache_blocks
+    return max(1, cache_blocks * block_size // indexed_size(block_size))

@@ -18,6 +18,8 @@ from gateway.errors import ConfigError
 
 C = TypeVar("C", bound=msgspec.Struct)
 
+SHOWN = 100
+"""Characters of a value that an error repeats."""
 ENVIRONMENT_PREFIX = "KV_GATEWAY_"
 ANNOTATIONS = "__annotations__"
 SECONDS = 1.0
@@ -70,7 +72,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return self._convert(text)
         except ValueError as error:
-            raise ConfigError(f"{said_by or self.flag} {text!r}: {error}") from None
+            shown = text if len(text) <= SHOWN else text[:SHOWN] + "..."
+            raise ConfigError(f"{said_by or self.flag} {shown!r}: {error}") from None
 
     def _convert(self, text: str) -> Any:
         if self.parse is not None:

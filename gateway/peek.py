@@ -11,8 +11,13 @@ import msgspec
 
 from gateway.json_fields import top_level
 
-SMALL = 8 * 1024 * 1024
-"""Bytes that msgspec skims in one go, in 3 to 5 ms; above, it is done in slices."""
+SMALL = 1024 * 1024
+"""Bytes that msgspec skims in one go; above, it is done in slices.
+
+Text takes it 0.5 ms, brackets within brackets 5 ms."""
+
+FIELD_LIMIT = 64 * 1024
+"""Bytes of a field that is read as one value, such as the name of the model."""
 
 _T = TypeVar("_T", str, int)
 _ABSENT = msgspec.Raw(b"")
@@ -75,6 +80,8 @@ def peek_small(body: bytes) -> Peeked:
 
 
 def _peeked(fields: _Fields) -> Peeked:
+    if any(len(memoryview(raw)) > FIELD_LIMIT for raw in _values(fields)):
+        return Peeked(problem="too_complex")
     return Peeked(
         model=_value(fields.model, str),
         stream=bytes(fields.stream) == b"true",
@@ -85,6 +92,16 @@ def _peeked(fields: _Fields) -> Peeked:
         max_tokens=_value(fields.max_tokens, int),
         max_completion_tokens=_value(fields.max_completion_tokens, int),
         cache_salt=_value(fields.cache_salt, str),
+    )
+
+
+def _values(fields: _Fields) -> tuple[msgspec.Raw, ...]:
+    return (
+        fields.model,
+        fields.stream,
+        fields.max_tokens,
+        fields.max_completion_tokens,
+        fields.cache_salt,
     )
 
 

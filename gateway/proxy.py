@@ -6,7 +6,6 @@ connection that was already closed) or said it is busy (429, 503). Everything el
 the client's to know.
 """
 
-import logging
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -20,12 +19,10 @@ from gateway.origin import Origin
 from gateway.relay import STALL_S, relay
 from gateway.upstream import UpstreamRequest, Upstreams
 from gateway.upstream_response import UpstreamResponse
-from router import pool
 from router.decision import BUSY_STATUSES, Decision
+from router.pool import NoCandidate
 from router.request import RouteRequest
 from router.router import Router
-
-log = logging.getLogger(__name__)
 
 RANK_HEADER = b"X-data-parallel-rank"
 
@@ -173,7 +170,7 @@ class Proxy:
         with self._metrics.decide_seconds.time():
             try:
                 decision = self._router.decide(route)
-            except pool.NoWorker as error:
+            except NoCandidate as error:
                 raise NoWorker(str(error)) from None
         return decision
 

@@ -56,8 +56,8 @@ async def relay(
     if response.error is not None:
         raise response.error
     observer.head(response.status, response.headers)
-    passage = _Passage(request, response, request_id=request_id, observer=observer)
     try:
+        passage = _Passage(request, response, request_id=request_id, observer=observer)
         await passage.run(stall_s)
     finally:
         response.abort()

@@ -58,7 +58,8 @@ class RenderServer:
         guard.add("GET", "/v1/models", _saying(self.service.models()), "models")
         guard.add("GET", "/server_info", _saying(self.info), "server_info")
         guard.add("GET", "/metrics", self._exposition, "metrics")
-        guard.add("*", "/{path:.*}", _nothing, "other")
+        guard.add("*", r"/{path:[\s\S]*}", _nothing, "other")
+        guard.or_else(_nothing, "other")
         return app
 
     async def stop(self) -> None:

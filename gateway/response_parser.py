@@ -5,12 +5,17 @@ interim answers are skipped, heads are bounded, and the end of the connection is
 apart from the end of the answer.
 """
 
+import re
+
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from gateway.errors import MalformedAnswer
 
 MAX_HEAD = 64 * 1024
 """Bytes of all headers of an answer, with interim answers and trailers."""
+
+
+_CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # llhttp takes any in a reason
 
 
 class ResponseParser:
@@ -76,6 +81,8 @@ class ResponseParser:
         if self.complete:
             return
         self.status = self._parser.get_status_code()
+        if self.status < 100 or _CONTROL.search(self.reason):
+            raise MalformedAnswer("the worker's answer has no valid status line")
         if self.status < 200:
             if self.status == 101:
                 raise MalformedAnswer("the worker switched protocols unasked")

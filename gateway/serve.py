@@ -1,24 +1,25 @@
 """A server of ours as a process: on one port, until a signal."""
 
 import asyncio
-import errno
 import gc
 import logging
 import os
+import resource
 import signal
+import socket
 import sys
 from typing import Protocol
 
 import uvloop
 from aiohttp import web
 
-from gateway.errors import ConfigError
+from gateway.listening import listen, take_port, url_of
 from gateway.server import make_runner
 from gateway.shared_config import SharedConfig
 
-log = logging.getLogger(__name__)
-
 SWITCH_S = 0.001
+YOUNG_OBJECTS = 20_000
+FILES = 65_536
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -41,11 +42,21 @@ class Server(Protocol):
 
 def serve(server: Server, config: SharedConfig, port: int) -> int:
     """Serve until SIGTERM or SIGINT; exit status 0. Raises ConfigError."""
+    allow_many_connections()
+    sockets = take_port(config.host, port)
     shorten_pauses()
-    uvloop.run(_serve(server, config, port))
+    uvloop.run(_serve(server, config, sockets))
     if server.busy:
         _leave()
     return 0
+
+
+def allow_many_connections() -> None:
+    """As many open files as this process may have: a stream takes two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else hard
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _leave() -> None:
@@ -59,14 +70,18 @@ def shorten_pauses() -> None:
     """Keep the interpreter itself from holding up the event loop.
 
     A rendering thread gives way to the loop after a fifth of the usual time, and the
-    collector no longer walks what was loaded at start (tokenizers, templates).
+    collector no longer walks what was loaded at start (tokenizers, templates), nor
+    stops every few hundred objects while a large body is decoded.
     """
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 10, 10)
 
 
-async def _serve(server: Server, config: SharedConfig, port: int) -> None:
+async def _serve(
+    server: Server, config: SharedConfig, sockets: list[socket.socket]
+) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -82,8 +97,7 @@ async def _serve(server: Server, config: SharedConfig, port: int) -> None:
         runner = make_runner(app, shutdown_s=config.shutdown_grace)
         await runner.setup()
         try:
-            url = await _listen(runner, config.host, port)
-            print(f"ready {url}", flush=True)  # noqa: T201 - what others wait for
+            print(f"ready {await _listen(runner, sockets)}", flush=True)  # noqa: T201 - for whoever started it
             await stopped.wait()
         finally:
             await runner.cleanup()
@@ -91,16 +105,10 @@ async def _serve(server: Server, config: SharedConfig, port: int) -> None:
         await server.stop()
 
 
-async def _listen(runner: web.AppRunner, host: str, port: int) -> str:
+async def _listen(runner: web.AppRunner, sockets: list[socket.socket]) -> str:
     """Open the port; the URL it is reached by."""
-    site = web.TCPSite(runner, host, port, reuse_address=True)
-    try:
-        await site.start()
-    except OSError as error:
-        where = f"{host}:{port}"
-        if error.errno == errno.EADDRINUSE:
-            raise ConfigError(f"--port: {where} is in use") from None
-        raise ConfigError(f"cannot listen on {where}: {error.strerror}") from None
-    address, bound = runner.addresses[0][:2]
-    shown = f"[{address}]" if ":" in address else address
-    return f"http://{shown}:{bound}"
+    url = url_of(sockets[0])
+    for sock in sockets:
+        listen(sock)
+        await web.SockSite(runner, sock).start()
+    return url

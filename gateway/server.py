@@ -1,19 +1,19 @@
 """The HTTP server: aiohttp's, with every default that matters set on purpose.
 
-Beyond public names of aiohttp 3.14 it uses three: ``AppRunner._make_server`` and
-``Server._loop``, to have connections of our own class, and
-``RequestHandler._messages``, to see that a body broke off (its C parser tells nobody
-who is waiting for the body).
+Beyond public names of aiohttp 3.14 it uses four: ``AppRunner._make_server`` and
+``Server._loop``, to have connections of our own class, ``RequestHandler._messages``,
+to see that a body broke off (its C parser tells nobody who is waiting for the body),
+and ``RequestHandler._waiter``, to see that it waits for a head.
 """
 
 import logging
 import socket
 from typing import Any
 
-from aiohttp import StreamReader, hdrs, web
+from aiohttp import HttpVersion10, HttpVersion11, StreamReader, hdrs, web
 from aiohttp.http import HttpProcessingError
 
-from gateway.errors import BadRequest
+from gateway.errors import BadFraming, BadRequest, GatewayError, HeadTooLarge
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +22,9 @@ KEEP_ALIVE_S = 75.0
 
 HEADER_LIMIT = 64 * 1024
 """Bytes of the request line, and of one header."""
+
+HEAD_LIMIT = 256 * 1024
+"""Bytes of a head that are kept until it is complete."""
 
 UNTAKEN_S = 300
 """A client that acknowledges nothing for this long loses its connection (Linux)."""
@@ -53,19 +56,21 @@ def make_runner(app: web.Application, *, shutdown_s: float = 60.0) -> web.AppRun
 
 
 class ClientConnection(web.RequestHandler):
-    """A client's connection, as aiohttp has it, with three faults mended.
+    """A client's connection, as aiohttp has it, with four faults mended.
 
     A body that becomes unreadable fails its reader at once; what is not HTTP gets an
     answer in OpenAI's shape, without its input and without a stack trace in the log;
-    a client that takes nothing does not keep its connection for ever.
+    a client that takes nothing does not keep its connection for ever; a head is limited
+    as a whole, not only line by line.
     """
 
-    __slots__ = ("body",)
+    __slots__ = ("_head_size", "body")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.body: StreamReader | None = None
         """The body that is being read."""
+        self._head_size = 0  # bytes of a head that is not complete
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -76,11 +81,22 @@ class ClientConnection(web.RequestHandler):
             )
 
     def data_received(self, data: bytes) -> None:
+        between_requests = self._waiter is not None
         super().data_received(data)
+        if between_requests and not self._messages:
+            self._limit_head(len(data))
+        else:
+            self._head_size = 0
         body = self.body
         if body is not None and self._messages and not body.is_eof():
             # A further message before the end of this body is a parsing error.
             body.set_exception(web.RequestPayloadError("badly framed"))
+
+    def _limit_head(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > HEAD_LIMIT and self.transport is not None:
+            self.transport.write(_HEAD_TOO_LARGE)
+            self.force_close()
 
     def handle_error(
         self,
@@ -92,13 +108,46 @@ class ClientConnection(web.RequestHandler):
         if not isinstance(exc, HttpProcessingError):
             return super().handle_error(request, status, exc, message)
         log.debug("not HTTP: %s", type(exc).__name__)
-        error = BadRequest("the request is not valid HTTP/1.1")
+        error = BadRequest(
+            "the request is not valid HTTP/1.1, or a line of it too long"
+        )
         response = web.Response(
             body=error.body(), status=error.status, content_type="application/json"
         )
         response.headers[hdrs.CONNECTION] = "close"
         response.force_close()
         return response
+
+
+def _closing_answer(error: GatewayError, reason: bytes) -> bytes:
+    """A whole answer, for a connection that has no request to answer."""
+    body = error.body()
+    lines = (
+        b"HTTP/1.1 %d %b" % (error.status, reason),
+        b"Content-Type: application/json",
+        b"Content-Length: %d" % len(body),
+        b"Connection: close",
+    )
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+_HEAD_TOO_LARGE = _closing_answer(
+    HeadTooLarge(f"the request's head is over {HEAD_LIMIT} bytes"),
+    b"Request Header Fields Too Large",
+)
+
+
+def check_framing(request: web.BaseRequest) -> None:
+    """Refuse what aiohttp's parser takes but no worker would read alike.
+
+    Raises BadFraming for versions other than HTTP/1.0 and 1.1, and for a body with
+    a transfer coding besides ``chunked``, which would reach the worker still coded.
+    """
+    if request.version not in (HttpVersion10, HttpVersion11):
+        raise BadFraming("the request is neither HTTP/1.0 nor HTTP/1.1")
+    coding = request.headers.get(hdrs.TRANSFER_ENCODING)
+    if coding is not None and coding.strip().lower() != "chunked":
+        raise BadFraming("the only transfer coding that is taken is chunked")
 
 
 class _Server(web.Server):

@@ -20,6 +20,9 @@ from router.request import Usage
 MAX_OBJECT = 4096
 """Bytes looked at from the key on; a longer object is not read."""
 
+LARGEST_COUNT = 1 << 40
+"""A number of tokens above this is none."""
+
 _KEY = b'"usage"'
 _COLON = re.compile(rb"\s*:\s*")
 _FLAT = rb"\{[^{}]*\}"
@@ -103,6 +106,8 @@ def _count(fields: dict[str, Any], *names: str) -> int | None:
     """The first of these fields that is a count."""
     for name in names:
         value = fields.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        if isinstance(value, bool) or not isinstance(value, int):
+            continue
+        if 0 <= value <= LARGEST_COUNT:
             return value
     return None

@@ -17,12 +17,17 @@ DEFAULT_WORKER_PORT = 8000
 
 def size(text: str) -> int:
     """Bytes of `N`, `N KiB`, `N MiB` or `N GiB` (also `K`, `KB`, ...); ValueError."""
-    match = re.fullmatch(r"\s*(\d+)\s*(?:([KMGT])i?B?|B)?\s*", text, re.IGNORECASE)
+    match = re.fullmatch(
+        r"\s*([0-9]{1,18})\s*(?:([KMGT])i?B?|B)?\s*", text, re.IGNORECASE
+    )
     if not match:
         raise ValueError("is no size such as 134217728, 128MiB or 4G")
     unit = (match[2] or "").upper()
     power = " KMGT".index(unit) if unit else 0
-    return int(match[1]) << (10 * power)
+    value = int(match[1]) << (10 * power)
+    if not value:
+        raise ValueError("is no size above zero")
+    return value
 
 
 def _number(text: str) -> float:
@@ -72,14 +77,17 @@ def json_object(text: str) -> dict[str, Any]:
 
 def worker_url(text: str) -> str:
     """`scheme://host:port[/path]`; bare hosts get http:// and :8000; ValueError."""
-    text = text.strip().rstrip("/")
+    text = text.strip()
     if any(character.isspace() for character in text):
         raise ValueError("has white space in it")
     if "://" not in text:
-        parts = urlsplit(f"http://{text}")
-        default = "" if parts.port is not None else f":{DEFAULT_WORKER_PORT}"
-        text = f"http://{parts.netloc}{default}{parts.path}"
-    if urlsplit(text).path.endswith("/v1"):
+        host, slash, path = text.partition("/")
+        if not re.search(r":[^\]]*$", host):
+            host = f"{host}:{DEFAULT_WORKER_PORT}"
+        elif host.count(":") > 1 and "[" not in host:
+            raise ValueError("is an IPv6 address without its brackets: [::1]:8000")
+        text = f"http://{host}{slash}{path}"
+    if urlsplit(text).path.rstrip("/").endswith("/v1"):
         raise ValueError("is a worker's address: leave out /v1")
     return str(Origin.parse(text))
 
@@ -103,7 +111,7 @@ class EventEndpoint(msgspec.Struct, frozen=True):
 def event_endpoint(text: str) -> EventEndpoint:
     """`URL[#RANK]=tcp://host:port`; ValueError."""
     worker, separator, endpoint = text.partition("=")
-    if not separator or not re.fullmatch(r"tcp://.+:[0-9]+|ipc://.+", endpoint):
+    if not separator or not _can_connect(endpoint):
         raise ValueError("is not of the form URL[#RANK]=tcp://HOST:PORT")
     url, _, rank = worker.partition("#")
     if not re.fullmatch(r"[0-9]{0,6}", rank):
@@ -111,14 +119,29 @@ def event_endpoint(text: str) -> EventEndpoint:
     return EventEndpoint(worker_url(url), int(rank or 0), endpoint)
 
 
+def _can_connect(endpoint: str) -> bool:
+    """Whether ZMQ can connect to it. A wildcard is only good for binding."""
+    tcp = re.fullmatch(r"tcp://(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})", endpoint)
+    if tcp is None:
+        return re.fullmatch(r"ipc://\S{1,100}", endpoint) is not None
+    return 0 < int(tcp[1]) < 65536
+
+
 def model_source(text: str) -> tuple[str | None, str]:
     """`[NAME=]DIR_OR_ID` as (name or None, directory or hub id); ValueError."""
     name, separator, source = text.partition("=")
-    if not separator or Path(text).is_dir():
+    if not separator or _is_directory(text):
         name, source = "", text
     if not source.strip():
         raise ValueError("names no model")
     return (name.strip() or None), source.strip()
+
+
+def _is_directory(text: str) -> bool:
+    try:
+        return Path(text).is_dir()
+    except OSError:  # such as a name that is too long
+        return False
 
 
 def path_prefix(text: str) -> str:
@@ -129,7 +152,10 @@ def path_prefix(text: str) -> str:
 
 
 def secret(text: str) -> str:
-    """A key; an empty one would open the door to everybody. ValueError."""
-    if not text.strip():
-        raise ValueError("is an empty key")
+    """A key that can be a header's value; ValueError.
+
+    An empty one would open the door to everybody.
+    """
+    if not re.fullmatch(r"[\x21-\x7e]+", text.strip()):
+        raise ValueError("is no key of visible ASCII characters")
     return text.strip()

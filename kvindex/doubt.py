@@ -46,9 +46,11 @@ class Doubt:
         """Something may have been missed; the next batch will say."""
         if self._standing.state not in (FeedState.DEGRADED, FeedState.SILENT):
             self._unharmed = True
-        self._since = self._clock()
-        if self._intake.holder:
-            self._intake.holder.suspect()
+        holder = self._intake.holder
+        if holder is None or not holder.shelf.owner.suspect_blocks:
+            self._since = self._clock()  # else what is in doubt would be so for ever
+        if holder is not None:
+            holder.suspect()
         self._standing.become(state, reason)
 
     def resume(self) -> None:
@@ -61,12 +63,15 @@ class Doubt:
         reason = "" if self._standing.complete else "not all blocks are indexed"
         self._standing.become(FeedState.LIVE, reason)
 
-    def tick(self) -> None:
-        """Look for holes, drop what is overdue, end a doubt about nothing."""
+    def tick(self) -> bool:
+        """Look for holes, drop what is overdue, end a doubt about nothing.
+
+        True where memory is left to be freed: call again soon.
+        """
         holder = self._intake.holder
         if holder is None:
             self._end()
-            return
+            return False
         owner = holder.shelf.owner
         if owner.holes != self._holes_seen:
             self._holes_seen = owner.holes
@@ -81,7 +86,7 @@ class Doubt:
         if not owner.suspect_blocks and not self.lost:
             holder.trust()
             self._end()
-        holder.tidy(SLICE)
+        return holder.tidy(SLICE)
 
     def _end(self) -> None:
         if self._standing.state is FeedState.DEGRADED and not self.lost:

@@ -25,6 +25,11 @@ class EngineBlocks:
         self.copies: dict[EngineHash, int] = {}
         self.shared: dict[int, int] = {}
 
+    def __len__(self) -> int:
+        """Entries of all its tables."""
+        names = len(self.own) + len(self.previous)
+        return names + len(self.copies) + len(self.shared)
+
     def find(self, engine_hash: EngineHash) -> int | None:
         """The own hash of a block that is held here."""
         own = self.own.get(engine_hash)
@@ -65,6 +70,60 @@ class EngineBlocks:
             and self.own.keys().isdisjoint(names)
             and (not self.previous or self.previous.keys().isdisjoint(names))
         )
+
+
+class Maps(dict[HolderKey, EngineBlocks]):
+    """The maps of one owner, by (group, medium)."""
+
+    @property
+    def entries(self) -> int:
+        """Entries of all of them."""
+        return sum(map(len, self.values()))
+
+    def at(self, key: HolderKey) -> EngineBlocks | None:
+        """The map of a (group, medium), made if need be; None if it is one too many."""
+        if key not in self:
+            if len(self) >= MAPS:
+                return None
+            _, medium, remote = key
+            self[key] = EngineBlocks(on_gpu=medium.upper() == "GPU" and not remote)
+        return self[key]
+
+    def find(self, first: EngineBlocks, name: EngineHash) -> int | None:
+        """The own hash of a block held in any of them; `first` is looked at first."""
+        found = (blocks.find(name) for blocks in (first, *self.values()))
+        return next((own for own in found if own is not None), None)
+
+    def elsewhere(self, blocks: EngineBlocks, name: EngineHash) -> bool:
+        """Does another map of the same medium class hold this engine hash?"""
+        return any(
+            other.find(name) is not None
+            for other in self.values()
+            if other is not blocks and other.on_gpu == blocks.on_gpu
+        )
+
+
+class Waste:
+    """Tables no longer used, freed in slices: a large one takes its time."""
+
+    def __init__(self) -> None:
+        self._tables: list[dict[EngineHash, int]] = []
+
+    def add(self, blocks: EngineBlocks) -> None:
+        """Nothing uses these any more."""
+        self._tables += [blocks.own, blocks.previous, blocks.copies]
+
+    def free(self, budget: int) -> bool:
+        """Free at most `budget` entries; True while some are left."""
+        while self._tables:
+            table = self._tables[-1]
+            for _ in range(min(budget, len(table))):
+                table.popitem()
+                budget -= 1
+            if table:
+                return True
+            self._tables.pop()
+        return False
 
 
 K = TypeVar("K")

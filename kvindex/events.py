@@ -8,6 +8,9 @@ import msgspec
 
 from kvindex.blocks import ID_BYTES, Namespace
 
+MEDIA_KEY_BYTES = 4_096
+"""Longest extra keys of one block: dozens of images, each a hash and an offset."""
+
 EngineHash = int | bytes
 """A block's name within one worker: unsigned 64-bit integer or digest. Opaque."""
 
@@ -114,5 +117,11 @@ def take_apart(event: BlockStored, model: str) -> BlockKeys:
 
 
 def media_key(items: list[object]) -> bytes:
-    """The extra key of a block for `blocks.chain`: msgpack of what it carries."""
-    return msgspec.msgpack.encode(items)
+    """The extra key of a block for `blocks.chain`: msgpack of what it carries.
+
+    Raises ValueError where that is more than `MEDIA_KEY_BYTES`.
+    """
+    key = msgspec.msgpack.encode(items)
+    if len(key) > MEDIA_KEY_BYTES:
+        raise ValueError(f"extra keys of {len(key)} bytes")
+    return key

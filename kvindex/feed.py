@@ -252,7 +252,7 @@ class Feed:
         self._standing.become(state, reason, complete=False)
 
     def _restart(self, why: str) -> None:
-        log.info("KV events of %s: the worker restarted: %s", self.key, why)
+        self._standing.log(logging.INFO, f"the worker restarted: {why}")
         self.counters.restarts += 1
         self._empty()
 
@@ -288,12 +288,12 @@ class Feed:
         if holder.confirm(hashes, delivered_blocks):
             self._standing.incomplete("not all blocks are indexed")
 
-    def tick(self) -> None:
-        """Let time pass; call it about once a second."""
+    def tick(self) -> bool:
+        """Let time pass; call it once a second, and sooner again where it is True."""
         hopeful = self.state is not FeedState.SILENT and not self._doubt.lost
         if hopeful and self._awaiting_since is not None and self._has_source:
             waited = self._clock() - self._awaiting_since
             if waited >= self.settings.silent_after_s:
                 why = "no events though requests stored blocks"
                 self._doubt.suspend(FeedState.SILENT, why)
-        self._doubt.tick()
+        return self._doubt.tick()

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 from kvindex.blocks import chain
 from kvindex.counters import Counters, count
-from kvindex.engine_blocks import MAPS, EngineBlocks, key_of, may_repeat
+from kvindex.engine_blocks import EngineBlocks, Maps, Waste, key_of, may_repeat
 from kvindex.events import BlockRemoved, BlockStored, EngineHash, take_apart
 from kvindex.orphans import HolderKey, Orphans
 from kvindex.shelf import Shelf
@@ -49,15 +49,19 @@ class Holder:
         self.orphans = Orphans(orphan_blocks)
         self._model = model
         self._counters = counters
-        self._maps: dict[HolderKey, EngineBlocks] = {}
-        self._waste: list[dict[EngineHash, int]] = []
+        self._maps = Maps()
+        self._waste = Waste()
 
     def stored(self, event: BlockStored) -> None:
         """Index the blocks of an event that `refusal` lets pass."""
         key = key_of(event)
-        blocks = self._map(key)
+        blocks = self._maps.at(key)
         if blocks is None:
             self._reject("media")
+            return
+        if self._exceeds():
+            self._refuse(len(event.hashes))
+            self.shelf.index.refused += len(event.hashes)
             return
         try:
             keys = take_apart(event, self._model)
@@ -66,7 +70,7 @@ class Holder:
             return
         parent = keys.namespace.root()
         if event.parent is not None:
-            found = self._parent(blocks, event.parent)
+            found = self._maps.find(blocks, event.parent)
             if found is None:
                 self._keep_orphans(key, event, event.parent, keys.media)
                 return
@@ -74,9 +78,10 @@ class Holder:
         own = chain(event.token_ids, self.page_size, parent, keys.media)
         if self.orphans:
             self._store_singly(blocks, event, [parent, *own], keys.media)
-            return
-        self.shelf.prepare(parent, own, event.token_ids, keys.media)
-        self._note(blocks, event.hashes, own, may_repeat(event))
+        else:
+            self.shelf.prepare(parent, own, event.token_ids, keys.media)
+            self._note(blocks, event.hashes, own, may_repeat(event))
+        self._account()
 
     def _store_singly(
         self,
@@ -95,7 +100,7 @@ class Holder:
             self.shelf.prepare(parent, (block_hash,), event.ids_of(position), key)
             announced = may_repeat(event)
             if not self._note(blocks, (engine_hash,), (block_hash,), announced):
-                self._counters.refused += len(event.hashes) - position - 1
+                self._refuse(len(event.hashes) - position - 1)
                 return
             self._adopt([(engine_hash, block_hash)])
 
@@ -103,22 +108,30 @@ class Holder:
         count(self._counters.rejected, reason)
         self.incomplete = True
 
-    def _map(self, key: HolderKey) -> EngineBlocks | None:
-        if key not in self._maps:
-            if len(self._maps) >= MAPS:
-                return None
-            _, medium, remote = key
-            on_gpu = medium.upper() == "GPU" and not remote
-            self._maps[key] = EngineBlocks(on_gpu=on_gpu)
-        return self._maps[key]
+    def _refuse(self, blocks: int) -> None:
+        self._counters.refused += blocks
+        self.incomplete = self.incomplete or blocks > 0
 
-    def _parent(self, blocks: EngineBlocks, name: EngineHash) -> int | None:
-        """The own hash of a block held in any medium or group."""
-        for candidate in (blocks, *self._maps.values()):
-            own = candidate.find(name)
-            if own is not None:
-                return own
-        return None
+    def _exceeds(self) -> bool:
+        """Is the bound exceeded, and by names of this owner?"""
+        owner, memory = self.shelf.owner, self.shelf.index.memory
+        if owner.extra_bytes and memory.overdrawn:
+            self._account()
+        return owner.extra_bytes > 0 and memory.overdrawn
+
+    def _account(self) -> None:
+        """Charge for orphans, and for names beyond those that come with the blocks.
+
+        Beyond the bound orphans go; names only come no more.
+        """
+        index, owner = self.shelf.index, self.shelf.owner
+        names = self._maps.entries - self.shelf.names_per_block * owner.blocks
+        names_bytes = max(0, names) * self.shelf.name_bytes
+        index.charge_extra(owner, names_bytes + self.orphans.bytes)
+        if self.orphans and index.memory.overdrawn:
+            self._counters.orphans_dropped += len(self.orphans)
+            self.orphans.clear()
+            index.charge_extra(owner, names_bytes)
 
     def _keep_orphans(
         self,
@@ -131,6 +144,7 @@ class Holder:
         self._counters.orphans += len(event.hashes)
         dropped = self.orphans.add(key, event, parent, media)
         self._counters.orphans_dropped += dropped
+        self._account()
 
     def _note(
         self,
@@ -152,9 +166,7 @@ class Holder:
                     break
                 noted += 1
         self._counters.stored += noted
-        if noted < len(hashes):
-            self._counters.refused += len(hashes) - noted
-            self.incomplete = True
+        self._refuse(len(hashes) - noted)
         return noted
 
     def _note_one(
@@ -182,24 +194,15 @@ class Holder:
     ) -> None:
         """Blocks that the owner held already, under another engine hash."""
         for own in again:
-            if self._elsewhere(blocks, names[own]) is None:
+            if not self._maps.elsewhere(blocks, names[own]):
                 blocks.share(own)
-
-    def _elsewhere(
-        self, blocks: EngineBlocks, engine_hash: EngineHash
-    ) -> EngineBlocks | None:
-        """Another map of the same medium class that holds this engine hash."""
-        for other in self._maps.values():
-            alike = other is not blocks and other.on_gpu == blocks.on_gpu
-            if alike and other.find(engine_hash) is not None:
-                return other
-        return None
 
     def _adopt(self, arrived: list[tuple[EngineHash, int]]) -> None:
         """Index the orphans that descend from blocks just noted."""
         while arrived:
             parent_name, parent = arrived.pop()
             for key, engine_hash, orphan in self.orphans.adopt(parent_name):
+                self._account()
                 media = {0: orphan.media} if orphan.media else {}
                 own = chain(orphan.token_ids, self.page_size, parent, media)
                 self.shelf.prepare(parent, own, orphan.token_ids, media)
@@ -224,7 +227,7 @@ class Holder:
         own = blocks.drop_name(engine_hash)
         if own is None:
             return
-        if blocks.on_gpu or self._elsewhere(blocks, engine_hash) is None:
+        if blocks.on_gpu or not self._maps.elsewhere(blocks, engine_hash):
             self.shelf.remove(own, on_gpu=blocks.on_gpu)
 
     def suspect(self) -> None:
@@ -276,8 +279,8 @@ class Holder:
                 for own in (*blocks.own.values(), *blocks.previous.values()):
                     self.shelf.remove(own, on_gpu=blocks.on_gpu)
         for blocks in self._maps.values():
-            self._waste += [blocks.own, blocks.previous]
-        self._maps = {}
+            self._waste.add(blocks)
+        self._maps = Maps()
         self.incomplete = False
         self.orphans.clear()
         self.shelf.clear()
@@ -286,13 +289,6 @@ class Holder:
         """The owner is gone."""
         self.shelf.index.retire(self.shelf.owner)
 
-    def tidy(self, budget: int) -> None:
-        """Free about `budget` entries of maps that are no longer used."""
-        while self._waste and budget:
-            waste = self._waste[-1]
-            for _ in range(min(budget, len(waste))):
-                waste.popitem()
-            if waste:
-                return
-            self._waste.pop()
-            budget -= 1
+    def tidy(self, budget: int) -> bool:
+        """Free `budget` entries of maps no longer used; True while some are left."""
+        return self._waste.free(budget)

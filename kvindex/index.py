@@ -42,10 +42,9 @@ class PrefixIndex:
         self.block_size = block_size
         self.limit_blocks = limit_blocks
         self.refused = 0
-        self._memory = memory or Memory(sys.maxsize)
-        self._holdings_bytes = 0
+        self.memory = memory or Memory(sys.maxsize)
+        self._holdings_bytes, self._until_sample = 0, SAMPLE
         self._table = BitTable()
-        self._until_sample = SAMPLE
 
     @property
     def blocks(self) -> int:
@@ -83,12 +82,19 @@ class PrefixIndex:
         else:
             self._table.free(owner.held | owner.fresh)
         self._charge(0, -owner.blocks * owner.holding_bytes)
+        self.charge_extra(owner, 0)
         owner.blocks = owner.gpu_blocks = owner.suspect_blocks = owner.fresh = 0
         owner.settling = False
 
     def _charge(self, blocks: int, holdings_bytes: int) -> None:
         self._holdings_bytes += holdings_bytes
-        self._memory.used_bytes += blocks * BLOCK_BYTES + holdings_bytes
+        self.memory.used_bytes += blocks * BLOCK_BYTES + holdings_bytes
+
+    def charge_extra(self, owner: Owner, extra_bytes: int) -> None:
+        """Say what an owner's tables take beside its blocks; a retired one has none."""
+        extra_bytes = extra_bytes if owner.held else 0
+        self._charge(0, extra_bytes - owner.extra_bytes)
+        owner.extra_bytes = extra_bytes
 
     def store(self, owner: Owner, block_hash: int, *, on_gpu: bool) -> bool:
         """Note one block; False where it is refused."""
@@ -102,14 +108,11 @@ class PrefixIndex:
         Returns how many are noted, and those of them that this owner held in this
         medium before. Refused is what exceeds the bound, and all of a retired owner.
         """
-        medium, held, fresh = (
-            owner.gpu if on_gpu else owner.other,
-            owner.held,
-            owner.fresh,
-        )
+        medium = owner.gpu if on_gpu else owner.other
+        held, fresh = owner.held, owner.fresh
         table, shards, intern = self._table, self._table.shards, self._table.intern
         holding, entries = owner.holding_bytes, table.entries
-        room = self._memory.limit_bytes - self._memory.used_bytes if held else -1
+        room = self.memory.limit_bytes - self.memory.used_bytes if held else -1
         accepted, again, kept, refreshed, bits = 0, [], 0, 0, 0
         for block_hash in hashes:
             shard = shards[block_hash & SHARD_MASK]

@@ -11,6 +11,9 @@ import msgspec
 
 from kvindex.events import BlockStored, EngineHash
 
+ORPHAN_BYTES = 500
+"""Memory of one orphan beside its ids and its media key."""
+
 HolderKey = tuple[int, str, bool]
 """(group, medium, remote): which of an owner's block maps."""
 
@@ -23,12 +26,18 @@ class Orphan(msgspec.Struct):
     media: bytes | None
     copies: int = 1
 
+    @property
+    def bytes(self) -> int:
+        """Its memory."""
+        return ORPHAN_BYTES + len(self.token_ids) + len(self.media or b"")
+
 
 class Orphans:
     """The orphans of one owner, at most `limit_blocks`; the oldest are dropped."""
 
     def __init__(self, limit_blocks: int) -> None:
         self._limit = limit_blocks
+        self.bytes = 0
         self._blocks: OrderedDict[tuple[HolderKey, EngineHash], Orphan] = OrderedDict()
         self._children: dict[EngineHash, set[tuple[HolderKey, EngineHash]]] = {}
 
@@ -50,12 +59,13 @@ class Orphans:
             else:
                 orphan = Orphan(parent, event.ids_of(position), media.get(position))
                 self._blocks[key, engine_hash] = orphan
+                self.bytes += orphan.bytes
                 self._children.setdefault(parent, set()).add((key, engine_hash))
             parent = engine_hash
         dropped = 0
         while len(self._blocks) > self._limit:
             name, orphan = self._blocks.popitem(last=False)
-            self._leave(orphan.parent, name)
+            self._leave(orphan, name)
             dropped += 1
         return dropped
 
@@ -67,22 +77,26 @@ class Orphans:
         orphan.copies -= 1
         if not orphan.copies:
             del self._blocks[key, engine_hash]
-            self._leave(orphan.parent, (key, engine_hash))
+            self._leave(orphan, (key, engine_hash))
 
-    def _leave(self, parent: EngineHash, name: tuple[HolderKey, EngineHash]) -> None:
-        children = self._children[parent]
+    def _leave(self, orphan: Orphan, name: tuple[HolderKey, EngineHash]) -> None:
+        self.bytes -= orphan.bytes
+        children = self._children[orphan.parent]
         children.discard(name)
         if not children:
-            del self._children[parent]
+            del self._children[orphan.parent]
 
     def adopt(
         self, parent: EngineHash
     ) -> Iterator[tuple[HolderKey, EngineHash, Orphan]]:
         """Take out the children of a block that has arrived."""
         for name in self._children.pop(parent, ()):
-            yield *name, self._blocks.pop(name)
+            orphan = self._blocks.pop(name)
+            self.bytes -= orphan.bytes
+            yield *name, orphan
 
     def clear(self) -> None:
         """Forget all."""
         self._blocks.clear()
         self._children.clear()
+        self.bytes = 0

@@ -40,16 +40,23 @@ class Memory:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
 
+    @property
+    def overdrawn(self) -> bool:
+        """Is more used than allowed? Only what owners hold beside blocks does that."""
+        return self.used_bytes > self.limit_bytes
+
 
 class Owner:
     """A handle made by `PrefixIndex.add_owner`; only the index writes to it.
 
     `blocks` and `gpu_blocks` are what it holds, `suspect_blocks` those in doubt,
-    `holes` how many holes sampled matches found in its GPU prefixes.
+    `holes` how many holes sampled matches found in its GPU prefixes, `extra_bytes` what
+    its tables take beside the blocks.
     """
 
     __slots__ = (
         "blocks",
+        "extra_bytes",
         "fresh",
         "gpu",
         "gpu_blocks",
@@ -67,4 +74,5 @@ class Owner:
         self.holding_bytes = holding_bytes
         self.gpu = self.other = self.held = self.fresh = 0
         self.blocks = self.gpu_blocks = self.suspect_blocks = self.holes = 0
+        self.extra_bytes = 0
         self.settling = False

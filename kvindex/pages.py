@@ -74,7 +74,8 @@ class PageShelf:
         self.owner = owner
         self._page_bytes = page_size * ID_BYTES
         self._block_bytes = index.block_size * ID_BYTES
-        self._per_block = index.block_size // page_size
+        self.names_per_block = index.block_size // page_size
+        self.name_bytes = PAGE_BYTES
         self._pages: dict[int, _Page] = {}
         self._blocks_of: dict[int, dict[int, tuple[int, ...]]] = {}
         self._prepared: dict[int, _Page] = {}
@@ -116,7 +117,8 @@ class PageShelf:
     def _enter(self, page: _Page, medium: int) -> bool:
         """Hold a page in a medium; False, and nothing changed, where it is refused."""
         if not page.held:
-            if len(self._pages) > self._per_block * self.owner.blocks + _SPARE_PAGES:
+            whole = self.names_per_block * self.owner.blocks
+            if len(self._pages) > whole + _SPARE_PAGES:
                 self.index.refused += 1
                 return False
             self._pages[page.own] = page

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from kvindex.index import Indexes, PrefixIndex
-from kvindex.owner import Owner
+from kvindex.owner import HOLDING_BYTES, Owner
 from kvindex.pages import PageShelf, holding_bytes, indexed_size
 
 
@@ -17,6 +17,10 @@ class Shelf(Protocol):
 
     index: PrefixIndex
     owner: Owner
+    names_per_block: int
+    """Engine hashes whose memory is charged with each block of the owner."""
+    name_bytes: int
+    """Memory of one more."""
 
     def prepare(
         self,
@@ -54,6 +58,8 @@ class BlockShelf:
         """`on_gone` is told of each block that is in no medium any more."""
         self.index = index
         self.owner = owner
+        self.names_per_block = 1
+        self.name_bytes = HOLDING_BYTES
         self._on_gone = on_gone
 
     def prepare(

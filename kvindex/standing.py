@@ -22,6 +22,10 @@ class FeedState(StrEnum):
 
 _BAD = (FeedState.DEGRADED, FeedState.SILENT)
 
+LINES = 20
+"""Log lines about one feed in `LINES_S`, however often it changes."""
+LINES_S = 60.0
+
 
 class Standing:
     """State, reason and completeness of one feed; one log line per change of state."""
@@ -42,8 +46,9 @@ class Standing:
         self._key = key
         self._clock = clock
         self._changed = changed
+        self._lines, self._lines_since = 0, self.since
         if state is FeedState.ESTIMATED:
-            log.info("KV events of %s: %s (%s)", key, state, reason)
+            self.log(logging.INFO, f"{state} ({reason})")
 
     def become(
         self, state: FeedState, reason: str, *, complete: bool | None = None
@@ -56,10 +61,20 @@ class Standing:
         if state is not before[0]:
             self.since = self._clock()
             level = logging.WARNING if state in _BAD else logging.INFO
-            why = reason or "all events seen"
-            log.log(level, "KV events of %s: %s (%s)", self._key, state, why)
+            self.log(level, f"{state} ({reason or 'all events seen'})")
         if before != (self.state, self.reason, self.complete):
             self._changed()
+
+    def log(self, level: int, what: str) -> None:
+        """One line about this feed, unless there were too many of late."""
+        if self._clock() - self._lines_since >= LINES_S:
+            self._lines, self._lines_since = 0, self._clock()
+        self._lines += 1
+        if self._lines <= LINES:
+            log.log(level, "KV events of %s: %s", self._key, what)
+        elif self._lines == LINES + 1:
+            text = "KV events of %s: changes too often; no more lines for a while"
+            log.warning(text, self._key)
 
     def incomplete(self, reason: str) -> None:
         """The worker holds blocks that the index does not know."""

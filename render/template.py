@@ -30,6 +30,8 @@ from render.model import Model
 
 log = logging.getLogger(__name__)
 
+LIMIT_S = 10.0
+"""Seconds a template may take: a thread is lost to one that never ends."""
 MAX_TEXT = 64 * 1024 * 1024  # characters of one rendered prompt
 
 
@@ -58,11 +60,14 @@ class ChatTemplate:
         """The text for these variables; raises Unrenderable("template_error")."""
         pieces = []
         size = 0
+        last = time.monotonic() + LIMIT_S
         try:
             for piece in self._compiled.generate(context):
                 size += len(piece)
                 if size > MAX_TEXT:
                     raise Unrenderable("template_error", "the template wrote too much")
+                if time.monotonic() > last:
+                    raise Unrenderable("template_error", "the template took too long")
                 pieces.append(piece)
             return "".join(pieces)
         except Unrenderable:

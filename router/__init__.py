@@ -3,7 +3,7 @@
 from router.decision import Decision, Explanation, Hop, Outcome
 from router.models import ListedModel, ModelName
 from router.policy import POLICIES, Candidate, Policy
-from router.pool import NoWorker, WorkerPool
+from router.pool import NoCandidate, WorkerPool
 from router.request import Rendering, RouteRequest, Usage
 from router.router import Router
 from router.worker import Worker, WorkerId, WorkerSpec, WorkerState
@@ -16,7 +16,7 @@ __all__ = [
     "Hop",
     "ListedModel",
     "ModelName",
-    "NoWorker",
+    "NoCandidate",
     "Outcome",
     "Policy",
     "Rendering",

@@ -77,7 +77,7 @@ def _credit(
 
 
 def _content_credit(worker: Worker, rank: int, rendering: Rendering) -> Credit:
-    history = worker.affinity.get(rank)
+    history = worker.content_histories.get(rank)
     blocks = 0 if history is None else history.held(rendering.matchable(), live=False)
     return Credit(history_blocks=blocks, blocks=blocks, weighted=float(blocks))
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from router.request import Rendering, RouteRequest
+from router.request import Rendering
 from router.worker import Worker
 
 OWN_WEIGHT = 2
@@ -60,17 +60,17 @@ class Policy(Protocol):
         """Why a candidate is chosen, in a few words for `explain`."""
         ...
 
-    def choose(self, candidates: Sequence[Candidate], request: RouteRequest) -> int:
+    def choose(self, candidates: Sequence[Candidate]) -> int:
         """The index of the candidate that gets the request."""
         ...
 
 
 class KvCacheAware:
-    """Where the prefill costs least; then least decode work; then least waiting."""
+    """Where the prefill costs least; then where least is being decoded."""
 
     reason = "least prefill cost"
 
-    def choose(self, candidates: Sequence[Candidate], request: RouteRequest) -> int:
+    def choose(self, candidates: Sequence[Candidate]) -> int:
         """The candidate of least `cost_s`."""
         return _least(candidates, _by_cost)
 
@@ -80,7 +80,7 @@ class LeastLoaded:
 
     reason = "fewest tokens in flight"
 
-    def choose(self, candidates: Sequence[Candidate], request: RouteRequest) -> int:
+    def choose(self, candidates: Sequence[Candidate]) -> int:
         """The candidate with the least prefill time in flight."""
         return _least(candidates, _by_load)
 
@@ -90,7 +90,7 @@ class RoundRobin:
 
     reason = "its turn"
 
-    def choose(self, candidates: Sequence[Candidate], request: RouteRequest) -> int:
+    def choose(self, candidates: Sequence[Candidate]) -> int:
         """The candidate with the smallest `last_turn`."""
         return _least(candidates, _by_turn)
 
@@ -103,7 +103,7 @@ class Random:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
 
-    def choose(self, candidates: Sequence[Candidate], request: RouteRequest) -> int:
+    def choose(self, candidates: Sequence[Candidate]) -> int:
         """A random candidate."""
         return self._rng.randrange(len(candidates))
 
@@ -116,18 +116,16 @@ POLICIES: Mapping[str, Callable[[random.Random], Policy]] = {
 }
 """The policies by the name they are asked for."""
 
-Key = tuple[float, int, int, int] | int
+Key = tuple[float, int, int] | int
 
 
 def _by_cost(candidate: Candidate) -> Key:
-    waiting = candidate.worker.reported_waiting or 0
-    return candidate.cost_s, candidate.decode_tokens, waiting, candidate.last_turn
+    return candidate.cost_s, candidate.decode_tokens, candidate.last_turn
 
 
 def _by_load(candidate: Candidate) -> Key:
-    waiting = candidate.worker.reported_waiting or 0
     load_s = candidate.inflight_tokens / candidate.tokens_per_s
-    return load_s, candidate.decode_tokens, waiting, candidate.last_turn
+    return load_s, candidate.decode_tokens, candidate.last_turn
 
 
 def _by_turn(candidate: Candidate) -> Key:

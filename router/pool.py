@@ -36,7 +36,7 @@ MAX_BUSY_S = 30.0
 OUT_OF_ORDER = (WorkerState.suspect, WorkerState.down)
 
 
-class NoWorker(Exception):
+class NoCandidate(Exception):
     """No worker is left to send a request to."""
 
 

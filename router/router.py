@@ -11,7 +11,7 @@ from kvindex.knowledge import OFFLOAD_WEIGHT, Knowledge
 from router.candidates import weigh
 from router.decision import Decision, ExplainedCandidate, Explanation
 from router.policy import Candidate, Policy
-from router.pool import NoWorker, WorkerPool
+from router.pool import NoCandidate, WorkerPool
 from router.rate import OutputLength
 from router.request import RouteRequest, Usage
 from router.worker import WorkerId
@@ -44,9 +44,9 @@ class Router:
         self._turn = 0
 
     def decide(self, request: RouteRequest) -> Decision:
-        """Choose where the request goes and book it there. Raise NoWorker."""
+        """Choose where the request goes and book it there. Raise NoCandidate."""
         candidates = self._candidates(request)
-        chosen = candidates[self._policy.choose(candidates, request)]
+        chosen = candidates[self._policy.choose(candidates)]
         self._turn += 1
         self._pool.chosen(chosen.worker)
         ledger = chosen.worker.ledger(chosen.rank)
@@ -67,9 +67,9 @@ class Router:
         )
 
     def explain(self, request: RouteRequest) -> Explanation:
-        """What `decide` would weigh and choose now, booking nothing. Raise NoWorker."""
+        """What `decide` would choose now, booking nothing. Raise NoCandidate."""
         candidates = self._candidates(request)
-        chosen = candidates[self._policy.choose(candidates, request)]
+        chosen = candidates[self._policy.choose(candidates)]
         return Explanation(
             prompt_tokens=chosen.prompt_tokens,
             workers=tuple(_explained(candidate) for candidate in candidates),
@@ -81,7 +81,7 @@ class Router:
         workers = self._pool.candidates(request.model, request.exclude)
         if not workers:
             tried = "no other worker is left" if request.exclude else "no workers"
-            raise NoWorker(f"{tried} for this request")
+            raise NoCandidate(f"{tried} for this request")
         begun = self._timer()
         candidates = weigh(request, workers, self._offload_weight)
         if self._on_match is not None:

@@ -60,7 +60,7 @@ class Worker:
 
     `state`, `reason`, `since` and the back-off belong to the WorkerPool; the rest is
     written by whoever learns it. Tables by rank: `knowledge` (set by the gateway once
-    it knows the cache), `ledgers` and `affinity` (made on first use).
+    it knows the cache), `ledgers` and `content_histories` (made on first use).
     """
 
     def __init__(
@@ -85,10 +85,9 @@ class Worker:
         self.ranks: Sequence[int] = tuple(sorted(spec.kv_events)) or (0,)
         self.can_pin_ranks = True
         self.rate = rate
-        self.reported_waiting: int | None = None
         self.knowledge: dict[int, Knowledge] = {}
         self.ledgers: dict[int, Ledger] = {}
-        self.affinity: dict[int, History] = {}
+        self.content_histories: dict[int, History] = {}
         self._clock = clock
 
     def __repr__(self) -> str:
@@ -134,8 +133,8 @@ class Worker:
 
     def content_history(self, rank: int) -> History:
         """Pieces of unrendered requests sent to a rank: a bounded table of its own."""
-        history = self.affinity.get(rank)
+        history = self.content_histories.get(rank)
         if history is None:
             history = History(capacity_blocks=CONTENT_PIECES, clock=self._clock)
-            self.affinity[rank] = history
+            self.content_histories[rank] = history
         return history

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
+from typing import Annotated
 
 import msgspec
 
@@ -16,6 +17,7 @@ from render import Renderer
 from simworker import prose
 
 NATURAL_SENTENCES = (3, 10)
+TokenId = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 
 class BadAnswers(ValueError):
@@ -49,10 +51,16 @@ class FixedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     what comes out, for every choice; it ends early only by the request's limits.
     """
 
-    output_ids: list[int]
-    prompt_ids: list[int] | None = None
+    output_ids: list[TokenId]
+    prompt_ids: list[TokenId] | None = None
     messages: list[object] | None = None
     match: str | None = None
+
+    @property
+    def fits_any(self) -> bool:
+        """Whether it says which requests it answers."""
+        said = (self.prompt_ids, self.messages, self.match)
+        return any(value is not None for value in said)
 
     def fits(self, prompt_ids: list[int], messages: object, text: str) -> bool:
         """Whether this line answers that request."""
@@ -82,6 +90,10 @@ def read_answers(path: Path) -> tuple[FixedAnswer, ...]:
             raise BadAnswers(f"{path}, line {number}: {error}") from error
         if not answer.output_ids:
             raise BadAnswers(f"{path}, line {number}: output_ids is empty")
+        if not answer.fits_any:
+            raise BadAnswers(
+                f"{path}, line {number}: neither match nor prompt_ids nor messages"
+            )
         answers.append(answer)
     return tuple(answers)
 

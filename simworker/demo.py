@@ -17,7 +17,7 @@ import aiohttp
 import msgspec
 
 from simworker.fleet import Fleet, StartFailed
-from simworker.model import demo_model_dir
+from simworker.model import NAME, demo_model_dir
 from simworker.report import PolicyReport, summarize, table
 from simworker.traffic import TrafficFailed, drive
 from simworker.workload import (
@@ -28,7 +28,7 @@ from simworker.workload import (
     request_count,
 )
 
-MODEL = "qwen3-demo"
+MODEL = NAME
 POLICIES = ("kv_cache_aware", "round_robin")
 BAR = 40
 STOPPED_STATUS = 130
@@ -42,7 +42,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 20
     shape: Shape = DEFAULT_SHAPE
     worker_options: tuple[str, ...] = (
-        "--prefill-rate", "8000", "--decode-rate", "120", "--blocks", "2560",
+        "--prefill-rate", "10000", "--decode-rate", "120", "--blocks", "2560",
     )  # fmt: skip
 
 

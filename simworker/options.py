@@ -14,6 +14,18 @@ from simworker.publisher import PublisherOptions
 BLOCK_SIZES = {"vllm": 16, "trtllm": 32, "sglang": 64}
 ENGINES = tuple(BLOCK_SIZES)
 
+_MANY = 1 << 22
+_FAST = 1e9
+_RANGES: dict[str, tuple[float, float]] = {
+    "block_size": (1, _MANY),
+    "blocks": (2, _MANY),
+    "max_running": (1, _MANY),
+    "max_num_batched_tokens": (1, _MANY),
+    "prefill_rate": (0.001, _FAST),
+    "decode_rate": (0.001, _FAST),
+    "speed": (0.001, _FAST),
+}
+
 
 class BadOptions(ValueError):
     """Options that cannot be used: one line."""
@@ -71,20 +83,20 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Raise BadOptions for a value that makes no sense."""
         if self.engine not in ENGINES:
             raise BadOptions(f"--engine must be one of: {', '.join(ENGINES)}")
-        least = {"block_size": 1, "blocks": 2, "max_running": 1}
-        least |= {"max_num_batched_tokens": 1}
-        for name, value in least.items():
+        for name, (least, most) in _RANGES.items():
             asked = getattr(self, name)
-            if asked is not None and asked < value:
-                raise BadOptions(f"--{_flag(name)} must be at least {value}")
+            if asked is not None and not least <= asked <= most:
+                text = f"must be at least {least}"
+                if asked > most:
+                    text = f"must be at most {most}"
+                raise BadOptions(f"--{_flag(name)} {text}")
         for name in ("port", "kv_events_port", "replay_port"):
             if not 0 <= (getattr(self, name) or 0) <= 65_535:
                 raise BadOptions(f"--{_flag(name)} must be a port number")
+        if "" in self.served_model_name:
+            raise BadOptions("--served-model-name must not be empty")
         if self.lora_modules and self.engine != "vllm":
             raise BadOptions("--lora-modules: only vLLM's adapters are simulated")
-        for name in ("prefill_rate", "decode_rate", "speed"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise BadOptions(f"--{_flag(name)} must be above 0")
 
     def engine_settings(self) -> EngineSettings:
         """The scheduler's share of the options."""

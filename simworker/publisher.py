@@ -22,10 +22,10 @@ import zmq.asyncio
 from kvindex.events import EventBatch, KVEvent
 from kvindex.wire.vllm import encode_batch, encode_frames
 
-log = logging.getLogger("simworker.publisher")
+log = logging.getLogger(__name__)
 
 END_OF_REPLAY = b"\xff" * 8
-ANY_HOST = ("0.0.0.0", "::")  # noqa: S104  only compared with
+ANY_HOST = ("0.0.0.0", "::")  # noqa: S104 - only compared with
 
 
 class PublisherOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,6 @@
 """A simulated worker as an object: several can run in one process, on one loop."""
 
 import hashlib
-import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from simworker.cache import BlockCache
 from simworker.engine import Engine
 from simworker.exchange import Service
 from simworker.hashing import BlockHasher
-from simworker.model import demo_model_dir
+from simworker.model import NAME, demo_model_dir
 from simworker.options import BadOptions, SimOptions
 from simworker.planning import Planner, Wording
 from simworker.publisher import Publisher
@@ -29,9 +28,6 @@ from simworker.trtllm.api import TrtllmApi
 from simworker.vllm import errors as vllm_errors
 from simworker.vllm.api import VERSION, VllmApi
 
-log = logging.getLogger("simworker.server")
-
-DEMO_MODEL = "qwen3-demo"
 DEFAULT_CONTEXT = 40_960
 # Engines behind uvicorn close idle connections after so many seconds.
 KEEP_ALIVE_S = 5.0
@@ -133,7 +129,7 @@ class SimWorker:
 
     def _parts(self) -> Parts:
         options, started = self.options, time.time()
-        model = options.model or DEMO_MODEL
+        model = options.model or NAME
         return Parts(
             options=options,
             model=model,

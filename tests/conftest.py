@@ -95,7 +95,7 @@ async def start_gateway(
 
 async def _connected(gateway: Gateway) -> None:
     """Wait for the event sockets; ZMQ tells the publisher a little after."""
-    for listing in gateway.monitor.listings.values():
-        if listing.event_endpoints:
+    for facts in gateway.monitor.facts.values():
+        if facts.event_endpoints:
             await asyncio.sleep(0.2)
             return

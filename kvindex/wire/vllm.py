@@ -8,6 +8,7 @@ None. Not here: what an event means for the index, and sockets.
 
 import re
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 from msgspec import msgpack
@@ -27,13 +28,18 @@ END_OF_REPLAY = 2**64 - 1
 """The sequence number of the message that ends a replay."""
 
 _UNSIGNED = 2**64 - 1
+HASH_BYTES = 64
+"""No engine's digests are longer."""
 _SEQUENCE_BYTES = 8
 _BROKEN = (msgspec.DecodeError, ValueError, TypeError, RecursionError, OverflowError)
 
 
+_Hash = int | Annotated[bytes, msgspec.Meta(max_length=HASH_BYTES)]
+
+
 class _Stored(msgspec.Struct, tag="BlockStored", tag_field="type"):
-    block_hashes: list[int | bytes]
-    parent_block_hash: int | bytes | None
+    block_hashes: list[_Hash]
+    parent_block_hash: _Hash | None
     token_ids: list[int]
     block_size: int
     lora_id: int | None = None
@@ -49,7 +55,7 @@ class _Stored(msgspec.Struct, tag="BlockStored", tag_field="type"):
 
 
 class _Removed(msgspec.Struct, tag="BlockRemoved", tag_field="type"):
-    block_hashes: list[int | bytes]
+    block_hashes: list[_Hash]
     medium: str | None = None
     group_idx: int | None = None
     locality: str | None = None

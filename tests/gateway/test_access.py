@@ -19,13 +19,54 @@ def test_inference_paths_are_proxied(path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     ["/kv_cache_events", "/update_weights", "/collective_rpc", "/reset_prefix_cache",
-     "/sleep", "/wake_up", "/pause", "/server_info", "/kv_event_sources", "/load",
+     "/inference/v1/abort_requests", "/sleep", "/wake_up", "/pause",
+     "/server_info", "/kv_event_sources", "/load",
      "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/../sleep",
      "/v1/./../sleep", "/v1//../sleep", "//sleep", "/", "/v1", "/v10/x", "/tokenizer"],
 )  # fmt: skip
 def test_control_routes_are_closed(path: str) -> None:
     """What steers a worker does not, however it is written."""
     assert not is_proxied(path, ())
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/..;/sleep",
+        "/v1/..;a=b/sleep",
+        "/v1/%2e%2E/sleep",
+        "/v1/%252e./sleep",
+        "/v1/..\\sleep",
+        "/v1\\..\\sleep",
+        "/v1/.. /sleep",
+        "/v1/..?/sleep",
+        "/v1/..%23",
+        "/v1/load_lora_adapter;a",
+        "/v1/LOAD_lora_adapter/",
+        "/v1/load_lora_adapter ",
+        "/v1/load_lora_adapter?",
+        "/v1/load_lora_adapter#/x",
+        "/v1/load%5flora_adapter",
+    ],
+)
+def test_however_a_worker_may_read_it(path: str) -> None:
+    """Closed stays closed for workers behind something that reads paths loosely."""
+    assert not is_proxied(path, ())
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/a;b/c", "/v1/...", "/v1/a..b", "/v1/x%2f\\y", "/v1/.a"]
+)
+def test_odd_but_harmless(path: str) -> None:
+    """Nothing that leads elsewhere."""
+    assert is_proxied(path, ())
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\0", "\x7f"])
+def test_control_characters_are_not_proxied(end: str) -> None:
+    """A line end after a path still matches a route of Starlette's."""
+    assert not is_proxied("/v1/load_lora_adapter" + end, ())
+    assert not is_proxied(f"/v1/a{end}b", ("/v1",))
 
 
 def test_further_prefix() -> None:

@@ -21,10 +21,7 @@ SOON = format_datetime(datetime.fromtimestamp(NOW + 7, UTC), usegmt=True).encode
         (b"20", 20.0),
         (b" 1.5 ", 1.5),
         (b"0", 0.0),
-        (
-            format_datetime(datetime.fromtimestamp(NOW + 7, UTC), usegmt=True).encode(),
-            7.0,
-        ),
+        (SOON, 7.0),
         (b"Wed, 21 Oct 2015 07:28:00 GMT", 1445412480.0 - NOW),
         (b"soon", None),
         (b"", None),
@@ -69,7 +66,7 @@ def test_anything_like_a_date(text: str) -> None:
         (errors.MalformedAnswer("x"), "reset"),
         (errors.UpstreamTimeout("x"), "timeout"),
         (errors.ClientGone("x"), "client"),
-        (errors.BadFraming("x"), "gateway"),
+        (errors.BadFraming("x"), "refused"),
     ],
 )
 def test_kinds_of_failure(error: errors.GatewayError, kind: str) -> None:

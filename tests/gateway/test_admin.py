@@ -79,6 +79,14 @@ def test_ready_while_a_request_would_find_a_worker(gateway: Gateway) -> None:
     assert not gateway.admin.ready()
 
 
+def test_not_ready_by_failures_alone() -> None:
+    """A worker that never answered is no better for having been tried."""
+    gateway = Gateway(Config(workers=(URLS,), render="never"))
+    fail(gateway, gateway.pool.workers[0], 1)
+    assert state(gateway.pool.workers[0]) is WorkerState.suspect
+    assert not gateway.admin.ready()
+
+
 def test_pages_are_json(gateway: Gateway) -> None:
     """Every page can be written, whatever state it shows."""
     fail(gateway, gateway.pool.workers[0], 6)
@@ -139,3 +147,19 @@ def test_block_sizes_that_change(gateway: Gateway) -> None:
         facts = msgspec.structs.replace(fact("a", "b"), block_size=size)
         gateway.monitor._write_down(worker, facts)
         assert worker.block_size_of(0) == (size or 32)
+
+
+@pytest.mark.parametrize(
+    ("block_size", "cache_blocks", "expected"),
+    [(16, 700, 700), (32, 700, 700), (8, 700, 350), (1, 1600, 100), (None, 700, 700)],
+)
+def test_history_is_as_large_as_the_cache(
+    gateway: Gateway, block_size: int | None, cache_blocks: int, expected: int
+) -> None:
+    """Pages under 16 tokens are indexed several to a block."""
+    (worker, _) = gateway.pool.workers
+    facts = msgspec.structs.replace(
+        fact("a"), block_size=block_size, cache_blocks=cache_blocks
+    )
+    gateway.monitor._write_down(worker, facts)
+    assert worker.knowledge[0].history.capacity_blocks == expected

@@ -54,7 +54,7 @@ async def test_models_that_come_later_are_not_loaded(
     options = {"port": port, "served_model_name": ("late",)}
     with caplog.at_level(logging.WARNING):
         late = await start_worker(msgspec.structs.replace(SIM, **options))
-        await until(lambda: late.url in gateway.gateway.monitor.listings)
+        await until(lambda: late.url in gateway.gateway.monitor.facts)
     lines = [r for r in caplog.records if "model late appeared" in r.getMessage()]
     assert len(lines) == 1
 

@@ -27,6 +27,8 @@ def parse(*words: str, environment: dict[str, str] | None = None) -> Config:
         ("http://w1", "http://w1"),
         ("https://w1/team-a", "https://w1/team-a"),
         ("[::1]:8001", "http://[::1]:8001"),
+        ("[::1]", "http://[::1]:8000"),
+        ("w1/team-a/", "http://w1:8000/team-a"),
         (" w1 ", "http://w1:8000"),
     ],
 )
@@ -38,7 +40,7 @@ def test_worker_url(text: str, url: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "http://", "ftp://w1", "http://w1:99999", "http://u:p@w1", "w1:8000/v1",
-     "http://w1?x=1", "http://w 1"],
+     "http://w1?x=1", "http://w 1", "w1:0", "::1", "a" * 64, "http://w1/v1/", "w1:x"],
 )  # fmt: skip
 def test_bad_worker_url(text: str) -> None:
     """What is no worker's address is refused, naming the option."""
@@ -77,6 +79,8 @@ def test_environment_below_flags() -> None:
         ("--prefill-rate", "0"),
         ("--prefill-rate", "nan"),
         ("--max-body", "-1"),
+        ("--max-body", "0"),
+        ("--index-memory", "0 GiB"),
         ("--kv-events", "w1"),
         ("--kv-events", "w1#x=tcp://h:1"),
         ("--kv-events", "w1=tcp://h"),
@@ -120,6 +124,51 @@ def test_worker_specs_take_their_event_endpoints() -> None:
     first, second = worker_specs(config)
     assert first.kv_events == {0: "tcp://e:1", 1: "tcp://e:2"}
     assert second.kv_events == {}
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["tcp://*:5557", "tcp://h:0", "tcp://h:65536", "tcp://a b:1", "tcp://h", "udp://h:1",
+     "ipc://" + "a" * 101, "tcp://:1", "tcp://[::1:1"],
+)  # fmt: skip
+def test_endpoints_that_nobody_can_connect_to(endpoint: str) -> None:
+    """Refused at the start: ZMQ would only wait."""
+    with pytest.raises(ConfigError, match="--kv-events"):
+        parse("--workers", "w1", "--kv-events", f"w1={endpoint}")
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["tcp://h-1.x_y:1", "tcp://[::1]:65535", "ipc://@a"]
+)
+def test_endpoints(endpoint: str) -> None:
+    """Names, addresses in brackets, local sockets."""
+    config = parse("--workers", "w1", "--kv-events", f"w1={endpoint}")
+    assert config.kv_events[0].endpoint == endpoint
+
+
+def test_one_endpoint_per_rank() -> None:
+    """Of two, one would be forgotten in silence."""
+    config = parse(
+        "--workers", "w1", "--kv-events", "w1=tcp://e:1", "--kv-events", "w1=tcp://e:2"
+    )
+    with pytest.raises(ConfigError, match="w1:8000#0 more than once"):
+        worker_specs(config)
+
+
+def test_a_long_value_is_not_repeated_whole() -> None:
+    """A line stays a line."""
+    for option in ("--index-memory", "--default-chat-template-kwargs", "--workers"):
+        with pytest.raises(ConfigError) as error:
+            parse(option, "9" * 100_000)
+        assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "a\nb", "\x00", "schl\xfcssel"])
+def test_no_key(key: str) -> None:
+    """What cannot stand in a header."""
+    for option in ("--admin-key", "--worker-api-key"):
+        with pytest.raises(ConfigError, match=option):
+            parse(option, key)
 
 
 def test_memory_of_a_container(tmp_path: Path) -> None:

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 import aiohttp
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gateway import contact
-from gateway.contact import ContactFailed, WorkerFacts, cache_numbers, connectable
+from gateway.contact import ContactFailed, WorkerFacts
 from router.models import ListedModel
 from router.worker import WorkerSpec
 from tests.proxy.raw import RawWorker, WorkerConnection, json_answer
@@ -170,35 +168,19 @@ async def test_the_worker_api_key_is_sent() -> None:
     assert seen == [True] * 4
 
 
-@given(st.text())
-def test_any_metrics_page(page: str) -> None:
-    """A page of any text gives numbers or nothing."""
-    for text in (page, f"process_start_time_seconds {page}\n{page}"):
-        assert set(cache_numbers(text)) <= {
-            "block_size",
-            "num_gpu_blocks",
-            "started_at",
-        }
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "x", "\u00b2", "9" * 40, ""])
-def test_numbers_that_are_none(value: str) -> None:
-    """What is no sensible number is left out."""
-    page = f'vllm:cache_config_info{{block_size="{value}"}} 1\n'
-    page += f"process_start_time_seconds {value}x\n"
-    assert cache_numbers(page) == {}
-
-
 @pytest.mark.parametrize(
-    ("endpoint", "worker", "reached"),
+    ("owner", "engine"),
     [
-        ("tcp://*:5557", "http://w1:8000", "tcp://w1:5557"),
-        ("tcp://0.0.0.0:5557", "http://w1:8000", "tcp://w1:5557"),
-        ("tcp://[::]:5557", "http://[fd00::1]:8000", "tcp://[fd00::1]:5557"),
-        ("tcp://10.0.0.9:5557", "http://w1:8000", "tcp://10.0.0.9:5557"),
-        ("ipc:///run/events", "http://w1:8000", "ipc:///run/events"),
+        ('"vllm"', "vllm"),
+        ('"sglang"', "sglang"),
+        ('"tensorrt_llm"', "trtllm"),
+        ('"somebody"', "generic"),
+        ("null", "generic"),
+        ("[1]", "generic"),
     ],
 )
-def test_where_to_connect(endpoint: str, worker: str, reached: str) -> None:
-    """A wildcard is the worker's own host."""
-    assert connectable(endpoint, worker) == reached
+async def test_engines_by_what_they_call_themselves(owner: str, engine: str) -> None:
+    """`owned_by` says which engine it is; anything odd is no engine we know."""
+    page = f'{{"data": [{{"id": "m", "owned_by": {owner}}}]}}'.encode()
+    facts = await facts_of({b"/v1/models": page})
+    assert facts.engine == engine

@@ -12,6 +12,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from simworker.vllm.api import VllmApi
 from tests.proxy.raw import RawClient, RawWorker, answering, json_answer
 from tests.running import MODEL, SIM, Running, StartGateway, StartWorker
 
@@ -226,8 +227,8 @@ async def test_a_model_that_is_not_here(
     with caplog.at_level(logging.WARNING):
         workers = [await start_worker(UNLISTED) for _ in range(2)]
         for worker in workers:  # as if the workers were on another machine
-            for card in ("_root",):
-                setattr(worker.api._parts.models, card, "/nowhere/model")
+            assert isinstance(worker.api, VllmApi)
+            worker.api._models._root = "/nowhere/model"
         gateway = await start_gateway(*workers, model=())
     lines = [r.getMessage() for r in caplog.records if "not rendered" in r.getMessage()]
     assert len(lines) == 1

@@ -182,6 +182,63 @@ async def test_a_lost_connection(
     await asyncio.wait({follow})
 
 
+async def test_a_batch_without_end_is_not_received(
+    sockets: EventSockets,
+    publisher: Publisher,
+    feed: Feed,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It ends the connection; the next batch is heard on a new one, as a gap."""
+    monkeypatch.setattr(feeds, "BATCH_BYTES", 100_000)
+    monkeypatch.setattr(feeds, "RENEW_MS", 300)
+    looks: list[FeedState] = []
+    follow = asyncio.create_task(
+        sockets.follow(feed, publisher.endpoint, lambda: looks.append(feed.state))
+    )
+    await connected(publisher, feed)
+    publisher.send(1, blocks=5_000)
+    await until(lambda: len(looks) == 2)
+    await asyncio.sleep(0.2)
+    publisher.send(2)
+    await until(lambda: feed.last_sequence == 2)
+    assert (feed.counters.batches, feed.counters.gaps) == (2, 1)
+    assert blocks(feed) == 2
+    follow.cancel()
+    await asyncio.wait({follow})
+
+
+async def test_another_service_at_the_port(
+    sockets: EventSockets, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the worker is there it is heard, whatever spoke there before."""
+    monkeypatch.setattr(feeds, "RENEW_MS", 300)
+
+    async def other(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
+        await writer.drain()
+        writer.close()
+
+    service = await asyncio.start_server(other, "127.0.0.1", 0)
+    port = service.sockets[0].getsockname()[1]
+    endpoint = f"tcp://127.0.0.1:{port}"
+    follow = asyncio.create_task(sockets.follow(feed, endpoint, ignore))
+    await asyncio.sleep(0.5)
+    service.close()
+    await service.wait_closed()
+    with zmq.Context() as context, context.socket(zmq.PUB) as worker:
+        worker.bind(endpoint)
+        sequence = iter(range(1000))
+
+        def heard() -> bool:
+            payload = encode_batch(EventBatch(timestamp=0.0, events=(), rank=0))
+            worker.send_multipart(encode_frames(b"", next(sequence), payload))
+            return feed.last_sequence is not None
+
+        await until(heard)
+    follow.cancel()
+    await asyncio.wait({follow})
+
+
 async def test_messages_that_are_no_batches(
     sockets: EventSockets, publisher: Publisher, feed: Feed
 ) -> None:

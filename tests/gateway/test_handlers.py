@@ -1,5 +1,6 @@
 """The routes: what is answered here, what is passed on, what is refused."""
 
+import contextlib
 import json
 from typing import Any
 
@@ -189,3 +190,47 @@ async def test_gateway_faults_are_answered(
     assert answer["error"]["code"] == "internal_error"
     assert "private" not in json.dumps(answer)
     assert await gateway.metric("internal_errors_total", where="handler") == 1
+
+
+async def test_nothing_is_added_to_an_answer_by_a_fault(
+    start_gateway: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once an answer is on its way, a bug of ours cuts it: no second one follows."""
+
+    def broken(*args: object) -> None:
+        raise RuntimeError("private")
+
+    async with RawWorker(answering(json_answer(b"{}"))) as worker:
+        gateway = await start_gateway(worker)
+        monkeypatch.setattr(gateway.gateway.accounts, "settle", broken)
+        async with RawClient(gateway.port) as client:
+            await client.post(b"{}")
+            assert (await client.answer())[1] == b"{}"
+            with contextlib.suppress(ConnectionResetError):
+                assert await client.rest() == b""
+    assert await gateway.metric("internal_errors_total", where="handler") == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"OPTIONS *",
+        b"CONNECT g:80",
+        b"GET http://g",
+        b"GET http://g?/v1/x",
+        b"GET /v1/x%0a",
+        b"GET /a%0ab",
+    ],
+)
+async def test_targets_without_a_route(
+    start_gateway: StartGateway, line: bytes
+) -> None:
+    """Answered like every other: our shape, with the request's id, and counted."""
+    gateway = await start_gateway(DEAD)
+    async with RawClient(gateway.port) as client:
+        await client.send(line + b" HTTP/1.1\r\nHost: g\r\nX-Request-ID: r1\r\n\r\n")
+        head, body = await client.answer()
+    assert head.startswith(b"HTTP/1.1 404 ")
+    assert b"\r\nX-Request-ID: r1\r\n" in head
+    assert json.loads(body)["error"]["code"] == "not_found"
+    assert await gateway.metric("requests_total", endpoint="other", status="404") == 1

@@ -99,12 +99,25 @@ def test_head_bytes() -> None:
     assert head == b"GET / HTTP/1.1\r\nA: \xe4 \t\r\nB: \r\n\r\n"
 
 
+def test_connection_does_not_take_the_length_away() -> None:
+    """Without it a client could not tell where the answer ends."""
+    passed = headers.to_client(
+        [(b"Connection", b"close, Content-Length, X-A"), (b"Content-Length", b"2"),
+         (b"X-A", b"1")],
+        request_id=b"r",
+    )  # fmt: skip
+    assert passed == [(b"Content-Length", b"2"), (b"X-Request-ID", b"r")]
+
+
 @pytest.mark.parametrize(
     ("raw_path", "expected"),
     [
         ("/v1/a%2F?b=%41", b"/v1/a%2F?b=%41"),
         ("http://h:1/v1?x=://y", b"/v1?x=://y"),
-        ("http://h", b"http://h"),
+        ("http://h", b"/"),
+        ("http://h?a=/v1/x", b"/?a=/v1/x"),
+        ("http://h#/v1/x", b"/#/v1/x"),
+        ("h:1", b"h:1"),
         ("*", b"*"),
         ("/\udce4", b"/\xe4"),
     ],

@@ -113,3 +113,13 @@ def test_never(loaded: list[str]) -> None:
     made.learn([ListedModel(id="here/b")])
     assert loaded == []
     assert made.find(MODEL, MODEL) is None
+
+
+def test_a_name_that_is_no_path(loaded: list[str]) -> None:
+    """Of an option it is a mistake; of a worker, a model that is not here."""
+    with pytest.raises(ConfigError, match="--model a"):
+        renderers((None, "a" * 5000))
+    made = renderers()
+    made.learn([ListedModel(id="a" * 5000), ListedModel(id="here/b")])
+    assert loaded == ["here/b"]
+    assert made.find("a" * 5000, "") is None

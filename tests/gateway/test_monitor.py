@@ -182,8 +182,8 @@ async def test_a_worker_that_fails_to_tell_keeps_what_it_told(
         raise RuntimeError("broken")
 
     monkeypatch.setattr(worker.publisher, "listing", broken)
-    before = gateway.gateway.monitor.listings[worker.url]
-    await until(lambda: gateway.gateway.monitor.listings[worker.url] is not before)
+    before = gateway.gateway.monitor.facts[worker.url]
+    await until(lambda: gateway.gateway.monitor.facts[worker.url] is not before)
     assert held(gateway, worker) > 0
     assert (await gateway.feed())["state"] == "live"
 

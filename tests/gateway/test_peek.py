@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.peek import SMALL, Peeked, peek, peek_small
+from gateway.peek import FIELD_LIMIT, SMALL, Peeked, peek, peek_small
 
 CHAT: dict[str, Any] = {
     "messages": [{"role": "user", "content": 'a "quoted" \\ text'}],
@@ -18,6 +18,8 @@ CHAT: dict[str, Any] = {
     "tools": [],
     "cache_salt": "s",
 }
+
+GIVEN_UP = Peeked(problem="too_complex")
 
 
 def large(body: dict[str, Any]) -> bytes:
@@ -101,3 +103,13 @@ async def test_structure_without_end_is_given_up() -> None:
     peeked = await peek(b'{"a":[' + b"1," * 20_000_000 + b'1],"model":"m"}')
     assert peeked.problem == "too_complex"
     assert time.perf_counter() - begun < 3
+
+
+@pytest.mark.parametrize(
+    "name", ["model", "stream", "max_tokens", "max_completion_tokens", "cache_salt"]
+)
+@pytest.mark.parametrize("encode", [lambda b: json.dumps(b).encode(), large])
+async def test_values_without_end_are_given_up(name: str, encode: Any) -> None:
+    """What is decoded whole is short: nothing long is decoded on the event loop."""
+    assert await peek(encode({**CHAT, name: "x" * (FIELD_LIMIT - 2)})) != GIVEN_UP
+    assert await peek(encode({**CHAT, name: "x" * (FIELD_LIMIT - 1)})) == GIVEN_UP

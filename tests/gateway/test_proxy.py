@@ -1,6 +1,7 @@
 """Which failures are tried elsewhere, how often, and what the client gets."""
 
 import asyncio
+import contextlib
 import json
 import time
 
@@ -10,6 +11,7 @@ from router.worker import WorkerState
 from tests.gateway.scripted import (
     ANSWER,
     CHAT,
+    LISTING,
     ask,
     idle,
     posts,
@@ -20,12 +22,14 @@ from tests.gateway.scripted import (
 from tests.proxy.raw import (
     SSE_HEAD,
     RawClient,
+    RawWorker,
     WorkerConnection,
+    answering,
     chunk,
     event,
     json_answer,
 )
-from tests.running import StartGateway
+from tests.running import StartGateway, until
 
 DEAD = "http://127.0.0.1:1"
 
@@ -127,6 +131,32 @@ async def test_a_reset_is_not_tried_again(start_gateway: StartGateway) -> None:
         assert (posts(bad), posts(good)) == (1, 0)
         name = "upstream_failures_total"
         assert await gateway.metric(name, worker=bad.url, kind="reset") == 1
+
+
+async def test_a_broken_upload_is_no_failure_of_the_worker(
+    start_gateway: StartGateway,
+) -> None:
+    """The client is told, and nothing is counted against the worker."""
+    upload = (
+        b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: g\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"
+    )
+
+    async def script(connection: WorkerConnection) -> None:
+        with contextlib.suppress(ValueError):  # the upload has no end
+            await answering(LISTING)(connection)
+
+    async with RawWorker(script) as fine:
+        gateway = await start_gateway(fine.url)
+        async with RawClient(gateway.port) as client:
+            await client.send(upload)
+            await until(lambda: gateway.gateway.pool.workers[0].inflight_requests)
+            await client.send(b"zz\r\n")
+            head, _ = await client.answer()
+        assert head.startswith(b"HTTP/1.1 400 ")
+        await idle(gateway)
+        assert await gateway.metric("upstream_failures_total") == 0
+        assert state(gateway, fine) is WorkerState.ready
 
 
 @pytest.mark.parametrize("status", [b"400 Bad", b"404 Not Found", b"422 X", b"500 Y"])

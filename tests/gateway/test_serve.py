@@ -1,5 +1,6 @@
 """Listening: the line that says where, and what stands in the way."""
 
+import resource
 import socket
 from contextlib import closing
 
@@ -7,7 +8,8 @@ import pytest
 from aiohttp import web
 
 from gateway.errors import ConfigError
-from gateway.serve import _listen
+from gateway.listening import take_port
+from gateway.serve import _listen, allow_many_connections
 
 
 async def listen(host: str, port: int = 0) -> str:
@@ -15,7 +17,7 @@ async def listen(host: str, port: int = 0) -> str:
     runner = web.AppRunner(web.Application())
     await runner.setup()
     try:
-        return await _listen(runner, host, port)
+        return await _listen(runner, take_port(host, port))
     finally:
         await runner.cleanup()
 
@@ -46,3 +48,45 @@ async def test_an_address_of_nobody() -> None:
     """So is an address that is not this machine's."""
     with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.77:0"):
         await listen("192.0.2.77")
+
+
+async def test_an_address_taken_meanwhile() -> None:
+    """Bound by two, it is whose who listens first."""
+    first, second = take_port("127.0.0.1", 0), socket.socket()
+    with closing(second):
+        second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        second.bind(first[0].getsockname())
+        second.listen()
+        runner = web.AppRunner(web.Application())
+        await runner.setup()
+        with pytest.raises(ConfigError, match="is in use"):
+            await _listen(runner, first)
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "a..b", "no such host"])
+def test_no_host(host: str) -> None:
+    """Not even a name that cannot be asked for is a traceback."""
+    with pytest.raises(ConfigError, match=r"^(--host:|cannot listen on) "):
+        take_port(host, 0)
+
+
+def test_one_port_on_all_addresses() -> None:
+    """A name may stand for several."""
+    sockets = take_port("localhost", 0)
+    assert len({sock.getsockname()[1] for sock in sockets}) == 1
+    for sock in sockets:
+        sock.close()
+
+
+def test_as_many_files_as_there_may_be() -> None:
+    """The usual limit of 1024 would be 500 streams."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        allow_many_connections()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert hard == before[1]
+        assert soft == (65_536 if hard == resource.RLIM_INFINITY else hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -6,12 +6,19 @@ import logging
 import pytest
 from aiohttp import web
 
-from gateway.server import make_runner
+from gateway.errors import BadFraming
+from gateway.server import check_framing, make_runner
 from tests.proxy.raw import RawClient
 
 
 async def hello(request: web.Request) -> web.Response:
     """Answer with what the handler got."""
+    try:
+        check_framing(request)
+    except BadFraming as error:
+        refusal = web.Response(body=error.body(), status=error.status)
+        refusal.force_close()
+        return refusal
     return web.Response(text=str(len(request.headers)))
 
 
@@ -90,4 +97,43 @@ async def test_handlers_are_cancelled_when_the_client_leaves() -> None:
         await asyncio.sleep(0.05)
     async with asyncio.timeout(1):
         await cancelled.wait()
+    await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET /\r\n\r\n",
+        b"GET / HTTP/2.0\r\nHost: g\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"
+        b"0\r\n\r\n",
+    ],
+)
+async def test_framing_that_is_not_passed_on(request_bytes: bytes) -> None:
+    """Versions and codings that aiohttp takes and a worker would read otherwise."""
+    runner, port = await started()
+    async with RawClient(port) as client:
+        await client.send(request_bytes)
+        assert b'"code":"bad_framing"' in await client.rest()
+    await runner.cleanup()
+
+
+async def test_a_head_is_limited_as_a_whole() -> None:
+    """Also one of many lines, none of which is too long, in however many pieces."""
+    runner, port = await started()
+    line = b"A: " + b"x" * 40_000 + b"\r\n"
+    async with RawClient(port) as client:
+        for _ in range(2):  # the limit is that of one head, not of a connection
+            await client.send(b"GET / HTTP/1.1\r\nHost: g\r\n" + line * 3)
+            await asyncio.sleep(0.02)
+            await client.send(line * 3 + b"\r\n")
+            assert (await client.answer())[0].startswith(b"HTTP/1.1 200")
+        await client.send(b"GET / HTTP/1.1\r\nHost: g\r\n")
+        for _ in range(7):
+            await client.send(line)
+            await asyncio.sleep(0.02)
+        head, body = await client.answer()
+        assert head.startswith(b"HTTP/1.1 431 ")
+        assert b'"code":"head_too_large"' in body
+        assert await client.rest() == b""
     await runner.cleanup()

@@ -121,3 +121,14 @@ def test_later_usage_after_an_endless_one() -> None:
     found = scan(*(body[i : i + 50] for i in range(0, len(body), 50)))
     assert found is not None
     assert found.prompt_tokens == 12
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "1099511627777", "-1", "true", "1.5"])
+def test_no_number_of_tokens(number: str) -> None:
+    """What no prompt can have is not counted with: it would spoil every sum."""
+    assert scan(b'{"usage":{"prompt_tokens":%b}}' % number.encode()) is None
+    found = scan(
+        b'{"usage":{"prompt_tokens":5,"completion_tokens":%b,'
+        b'"prompt_tokens_details":{"cached_tokens":%b}}}' % ((number.encode(),) * 2)
+    )
+    assert found == Usage(prompt_tokens=5, completion_tokens=0, cached_tokens=None)

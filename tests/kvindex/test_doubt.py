@@ -258,3 +258,21 @@ def test_a_doubt_before_any_block_ends_with_the_first() -> None:
     stream.send()
     stream.feed.tick()
     assert (stream.feed.state, stream.feed.complete) == ("live", False)
+
+
+def test_gaps_that_recur_do_not_keep_doubtful_blocks() -> None:
+    """The time to live counts from the first gap, or they would never be dropped."""
+    stream = Stream(settings=FeedSettings(suspect_ttl_s=60))
+    stream.send(stored(1))
+    for block in range(2, 8):
+        stream.lose()
+        stream.send(stored(block))
+        stream.clock.now += 10
+        stream.feed.tick()
+    assert (stream.owner.blocks, stream.held(7)) == (1, 1)
+    assert stream.feed.state == "live"
+    stream.lose()
+    stream.send()
+    stream.clock.now += 59
+    stream.feed.tick()
+    assert (stream.feed.state, stream.held(7)) == ("degraded", 1)

@@ -1,9 +1,10 @@
 """How an event's untagged extra keys are told apart."""
 
 import msgspec
+import pytest
 
 from kvindex.blocks import Namespace
-from kvindex.events import take_apart
+from kvindex.events import MEDIA_KEY_BYTES, media_key, take_apart
 from tests.kvindex.engine import stored
 
 
@@ -64,3 +65,10 @@ def test_a_continuation_has_no_salt_of_its_own() -> None:
     parts = take_apart(stored(2, parent=1, extra_keys=(("x",),)), "m")
     assert parts.namespace.salt is None
     assert parts.media == {0: msgspec.msgpack.encode(["x"])}
+
+
+def test_extra_keys_without_end_are_refused() -> None:
+    """They would be kept in memory that nothing bounds."""
+    assert len(media_key(["x" * 4_092])) == MEDIA_KEY_BYTES
+    with pytest.raises(ValueError, match="extra keys of 5004"):
+        media_key(["x" * 5_000])

@@ -6,7 +6,7 @@ import pytest
 
 from kvindex.feed import Feed
 from kvindex.index import Indexes
-from kvindex.standing import FeedState
+from kvindex.standing import LINES, LINES_S, FeedState
 from tests.kvindex.engine import (
     CLEARED,
     MODEL,
@@ -257,3 +257,21 @@ def test_messages_without_frames_are_counted() -> None:
     stream.feed.unframed("2 frames")
     assert stream.feed.counters.undecodable == {"frames": 1}
     assert stream.feed.state == "degraded"
+
+
+def test_a_feed_that_changes_all_the_time_is_not_logged_for_ever(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Some lines, one that says no more come, and a minute later more."""
+    stream = Stream()
+    with caplog.at_level(logging.INFO):
+        for _ in range(100):
+            stream.lose()
+            stream.send(CLEARED)
+        assert len(caplog.messages) == LINES + 1
+        assert "too often" in caplog.messages[-1]
+        stream.clock.now += LINES_S
+        stream.lose()
+        stream.send()
+    assert "degraded (missed batches)" in caplog.messages[-1]
+    assert len(caplog.messages) == LINES + 2

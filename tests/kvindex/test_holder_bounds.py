@@ -3,6 +3,8 @@
 from kvindex.blocks import Namespace, chain
 from kvindex.events import media_key
 from kvindex.feed import FeedSettings
+from kvindex.orphans import ORPHAN_BYTES
+from kvindex.owner import BLOCK_BYTES, HOLDING_BYTES
 from tests.kvindex.engine import (
     CLEARED,
     MODEL,
@@ -82,17 +84,73 @@ def test_blocks_refused_at_the_bound() -> None:
     assert stream.feed.reason == "not all blocks are indexed"
     stream.send(stored(50, names=(1,)))
     stream.send(stored(20, parent=9))
-    assert stream.feed.orphans == 1
+    assert (stream.feed.orphans, stream.feed.counters.orphans_dropped) == (0, 1)
     stream.send(CLEARED, stored(1))
     assert stream.feed.complete
 
 
-def test_orphans_refused_at_the_bound() -> None:
-    """What does not fit is not held."""
-    stream = Stream(limit_bytes=500, block_size=16)
+def test_orphans_are_within_the_bound() -> None:
+    """They are charged with what they take, and are the first to go."""
+    stream = Stream(limit_bytes=10_000, block_size=16)
+    memory = stream.indexes.memory
     stream.send(stored(2, 3, 4, parent=1))
+    assert memory.used_bytes == 3 * (ORPHAN_BYTES + 64)
     stream.send(stored(1))
-    assert stream.owner.blocks == stream.held(1, 2, 3, 4) == 2
+    assert stream.owner.blocks == stream.held(1, 2, 3, 4) == 4
+    assert memory.used_bytes == 4 * (BLOCK_BYTES + HOLDING_BYTES)
+    stream.send(stored(*range(20, 60), parent=19))
+    assert (stream.feed.orphans, stream.feed.counters.orphans_dropped) == (0, 40)
+    assert memory.used_bytes == 4 * (BLOCK_BYTES + HOLDING_BYTES)
+    stream.send(stored(6, parent=5))
+    assert stream.feed.orphans == 1
+    stream.send(removed(6))
+    stream.send(stored(7, parent=6))
+    memory.limit_bytes = 1000
+    stream.send(stored(8, parent=1))
+    assert stream.feed.counters.orphans_dropped == 41
+    stream.feed.retire()
+    stream.send(stored(8, parent=7))
+    assert memory.used_bytes == 4 * BLOCK_BYTES
+
+
+def test_orphans_of_large_blocks_are_within_the_bound() -> None:
+    """Their number alone bounds nothing."""
+    stream = Stream(limit_bytes=1 << 20)
+    for block in range(100):
+        stream.send(stored(block, parent=1000 + block, size=10_000))
+        assert stream.indexes.memory.used_bytes <= 1 << 20
+    assert 0 < stream.feed.orphans < 27
+
+
+def test_names_beyond_one_a_block_are_charged() -> None:
+    """So many names of few blocks stop at the bound, and removals make room."""
+    stream = Stream(limit_bytes=10_000)
+    memory = stream.indexes.memory
+    for name in range(0, 400, 2):
+        stream.send(stored(1, 2, names=(name, name + 1)))
+    assert stream.owner.blocks == 2
+    assert 10_000 < memory.used_bytes < 10_600  # the last event may exceed it
+    refused = stream.feed.counters.refused
+    assert stream.feed.counters.stored == 400 - refused
+    assert stream.index.refused == refused > 0
+    assert not stream.feed.complete
+    stream.send(CLEARED, stored(1))
+    assert memory.used_bytes == BLOCK_BYTES + HOLDING_BYTES
+
+
+def test_a_second_medium_is_charged() -> None:
+    """A name in each, so two."""
+    stream = Stream()
+    stream.send(stored(1), stored(1, medium="CPU"))
+    assert stream.indexes.memory.used_bytes == BLOCK_BYTES + 2 * HOLDING_BYTES
+
+
+def test_large_cleared_maps_are_freed_in_slices() -> None:
+    """Each tick says whether it is to be called again soon."""
+    stream = Stream()
+    for _ in range(3):
+        stream.send(stored(*range(6000)), CLEARED)
+    assert [stream.feed.tick() for _ in range(5)] == [True, True, True, True, False]
 
 
 def test_a_doubt_forgets_copies() -> None:
@@ -184,3 +242,13 @@ def test_a_run_partly_known_is_refused_at_the_bound() -> None:
     stream.send(stored(1, 2))
     stream.send(stored(1, 2, 3, 4))
     assert (stream.owner.blocks, stream.feed.counters.refused) == (2, 2)
+
+
+def test_extra_keys_without_end_are_rejected() -> None:
+    """The event is skipped, by its own reason, and the feed goes on."""
+    stream = Stream()
+    endless = (("x" * 5_000,),)
+    stream.send(stored(1), stored(2, parent=1, extra_keys=endless), stored(3, parent=1))
+    assert stream.feed.counters.rejected == {"extra_keys": 1}
+    assert (stream.owner.blocks, stream.held(1, 3), stream.held(1, 2)) == (2, 2, 1)
+    assert not stream.feed.complete

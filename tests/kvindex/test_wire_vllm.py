@@ -139,6 +139,8 @@ def test_unknown_fields_are_ignored() -> None:
         (STORED | {"token_ids": ["a", 2]}, "BlockStored.token_ids"),
         (STORED | {"block_size": None}, "BlockStored.block_size"),
         (STORED | {"block_hashes": [1.5]}, "BlockStored.block_hashes"),
+        (STORED | {"block_hashes": [b"x" * 65]}, "BlockStored.block_hashes"),
+        (STORED | {"parent_block_hash": b"x" * 65}, "BlockStored.parent_block_hash"),
         (STORED | {"extra_keys": [[1], 5]}, "BlockStored.extra_keys"),
         ({"type": "BlockStored"}, "BlockStored.block_hashes"),
         ({"type": "BlockRemoved"}, "BlockRemoved.block_hashes"),

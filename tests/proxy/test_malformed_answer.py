@@ -33,6 +33,8 @@ ANSWERS = {
     "other coding": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
     "switch": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
     "status": b"HTTP/1.1 abc OK\r\n\r\n",
+    "status 0": b"HTTP/1.1 000 OK\r\nContent-Length: 0\r\n\r\n",
+    "control character in reason": b"HTTP/1.1 200 a\x01b\r\nContent-Length: 0\r\n\r\n",
     "huge header": OK + b"A: " + b"x" * 100_000 + b"\r\nContent-Length: 0\r\n\r\n",
     "many headers": OK + b"A: 1234567890\r\n" * 10_000 + b"Content-Length: 0\r\n\r\n",
     "endless header": OK + b"A: " + b"x" * 100_000,
@@ -85,3 +87,22 @@ async def test_answer_before_the_question(gateway_for: GatewayFor) -> None:
         await client.post(CHAT)
         head, _ = await client.answer()
         assert head.startswith(b"HTTP/1.1 502 ")
+
+
+async def test_connection_header_that_names_the_length(
+    gateway_for: GatewayFor,
+) -> None:
+    """The length stays: answers that follow on the connection are told apart."""
+    answer = (
+        OK + b"Connection: keep-alive, content-length\r\nContent-Length: 2\r\n\r\n{}"
+    )
+    async with (
+        RawWorker(answering(answer)) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        for _ in range(2):
+            await client.post(CHAT)
+            head, body = await client.answer()
+            assert b"\r\nContent-Length: 2\r\n" in head
+            assert body == b"{}"

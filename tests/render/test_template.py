@@ -48,6 +48,17 @@ def test_a_template_that_misbehaves(source: str) -> None:
     assert caught.value.reason == "template_error"
 
 
+def test_a_template_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many short messages can make a quadratic template run for hours."""
+    monkeypatch.setattr("render.template.LIMIT_S", 0.1)
+    loops = "{% for a in m %}{% for b in m %}.{% endfor %}{% endfor %}"
+    template = ChatTemplate(loops, chat_environment())
+    begun = time.monotonic()
+    with pytest.raises(Unrenderable, match="took too long"):
+        template.render({"m": [0] * 10_000})
+    assert time.monotonic() - begun < 5
+
+
 def test_arithmetic_still_works() -> None:
     """The bounds leave ordinary products and powers alone."""
     template = ChatTemplate("{{ 3 * 4 }} {{ 'ab' * 2 }} {{ 2 ** 10 }}", _environment())

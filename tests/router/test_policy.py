@@ -5,11 +5,9 @@ from collections import Counter
 
 import pytest
 
-from router import POLICIES, Candidate, RouteRequest, Worker, WorkerSpec
+from router import POLICIES, Candidate, Worker, WorkerSpec
 from router.rate import PrefillRate
 from tests.router.fleet import Clock
-
-REQUEST = RouteRequest()
 
 
 def candidate(
@@ -18,14 +16,12 @@ def candidate(
     uncached: int = 1_000,
     inflight: int = 0,
     decode: int = 0,
-    waiting: int | None = None,
     rate: float = 20_000,
     last_turn: int = 0,
 ) -> Candidate:
     """A candidate for a prompt of 1,000 tokens."""
     spec = WorkerSpec(url=url)
     worker = Worker(spec, clock=Clock(), rate=PrefillRate(rate))
-    worker.reported_waiting = waiting
     return Candidate(
         worker=worker,
         rank=0,
@@ -45,7 +41,7 @@ def candidate(
 
 def choose(name: str, *candidates: Candidate) -> int:
     """The index a policy chooses."""
-    return POLICIES[name](random.Random(1)).choose(candidates, REQUEST)
+    return POLICIES[name](random.Random(1)).choose(candidates)
 
 
 def test_cost_counts_the_own_prefill_twice() -> None:
@@ -73,12 +69,11 @@ def test_a_faster_worker_may_have_more_in_flight() -> None:
     assert choose("least_loaded", slow, fast) == 0
 
 
-def test_equal_costs_go_by_decode_work_then_waiting_then_turn() -> None:
+def test_equal_costs_go_by_decode_work_then_turn() -> None:
     """What the design lists after the prefill, in its order."""
     for name in ("kv_cache_aware", "least_loaded"):
-        assert choose(name, candidate(decode=9), candidate(decode=8, waiting=7)) == 1
-        assert choose(name, candidate(waiting=3), candidate(last_turn=5)) == 1
-        assert choose(name, candidate(last_turn=5), candidate(last_turn=4)) == 1
+        assert choose(name, candidate(decode=9), candidate(decode=8)) == 1
+        assert choose(name, candidate(last_turn=7), candidate(last_turn=5)) == 1
 
 
 def test_least_loaded_ignores_the_cache() -> None:
@@ -97,7 +92,7 @@ def test_random_gives_all_the_same_chance() -> None:
     """Seeded, so the counts are what they are."""
     policy = POLICIES["random"](random.Random(3))
     candidates = [candidate(), candidate(inflight=10**6), candidate(uncached=0)]
-    counts = Counter(policy.choose(candidates, REQUEST) for _ in range(3_000))
+    counts = Counter(policy.choose(candidates) for _ in range(3_000))
     assert all(900 < counts[index] < 1_100 for index in range(3))
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from router import NoWorker, Router, RouteRequest, Usage
+from router import NoCandidate, Router, RouteRequest, Usage
 from router.policy import KvCacheAware
 from tests.router.fleet import Fleet, prompt
 
@@ -156,9 +156,9 @@ def test_the_time_of_each_matching_is_told() -> None:
 def test_no_worker_left_is_an_error_of_its_own() -> None:
     """With or without one tried before."""
     fleet = Fleet(1)
-    with pytest.raises(NoWorker, match="no other worker is left"):
+    with pytest.raises(NoCandidate, match="no other worker is left"):
         fleet.router.decide(fleet.request(prompt(1, 9), exclude=["w1"]))
-    with pytest.raises(NoWorker, match="no workers"):
+    with pytest.raises(NoCandidate, match="no workers"):
         Router(Fleet().pool, KvCacheAware()).explain(RouteRequest())
 
 

@@ -141,9 +141,13 @@ def test_which_line_answers(renderer: Renderer, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b'{"output_ids": [1]}\nnonsense', "line 2"),
+        (b'{"match": "x", "output_ids": [1]}\nnonsense', "line 2"),
         (b'{"match": "x"}', "output_ids"),
         (b'{"match": "x", "output_ids": []}', "empty"),
+        (b'{"output_ids": [1]}', "line 1: neither match"),
+        (b'{"match": "x", "output_ids": [-1]}', "line 1: Expected `int` >= 0"),
+        (b'{"match": "x", "output_ids": [4294967296]}', "line 1: Expected `int` <"),
+        (b'{"prompt_ids": [-1], "output_ids": [1]}', "line 1: Expected `int` >= 0"),
         (None, "cannot read"),
     ],
 )

@@ -138,8 +138,11 @@ def test_all_options() -> None:
 @pytest.mark.parametrize(
     ("words", "option"),
     [
-        (["--blocks", "1"], "--blocks"),
+        (["--blocks", "1"], "--blocks must be at least 2"),
+        (["--blocks", "10000000000"], "--blocks must be at most 4194304"),
         (["--block-size", "0"], "--block-size"),
+        (["--served-model-name", ""], "--served-model-name"),
+        (["--decode-rate", "1e-320"], "--decode-rate must be at least 0.001"),
         (["--port", "70000"], "--port"),
         (["--replay-port", "-1"], "--replay-port"),
         (["--speed", "nan"], "--speed"),

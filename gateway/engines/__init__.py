@@ -1,0 +1,1 @@
+"""What each engine tells of itself, and in which words; a file per engine."""
