@@ -27,7 +27,9 @@ from render.template import ChatTemplates
 
 NAME = "vllm"
 ANSWERS = AnswerRules(
-    ids_field=("kv_transfer_params", "prompt_token_ids"), tools_need_parser=True
+    ids_field=("kv_transfer_params", "prompt_token_ids"),
+    tools_need_parser=True,
+    strict_messages=True,
 )
 
 # Model types whose prompts vLLM writes itself (`vllm/renderers/`).
