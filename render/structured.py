@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from render.body import Json
 from render.message_checks import named_tool
-from render.refused import RenderRefused, not_valid
+from render.refused import RenderRefused, bad_value, not_valid
 from render.responses import function_tools
 from render.structural_tag import hermes_tag, output_format
 
@@ -47,6 +47,9 @@ def chat_constraint(fields: Json, tool_call_parser: str | None) -> Json | None:
 def responses_constraint(fields: Json, tool_call_parser: str | None) -> Json | None:
     """The constraint of a responses body's fields: the format of its text."""
     format_ = (fields["text"] or {}).get("format")
+    if format_ is not None and fields["structured_outputs"] is not None:
+        words = "Cannot specify both structured_outputs and text.format"
+        raise bad_value(words, "structured_outputs")
     if not isinstance(format_, dict):
         format_ = None
     elif format_.get("type") == "json_schema":

@@ -44,6 +44,17 @@ def test_tools_that_are_shown_as_functions() -> None:
     ]
 
 
+def test_flags_of_tools_are_read_leniently(vllm: Renderer) -> None:
+    """A template is shown the flag that a text or a number stands for."""
+
+    def ids(strict: object) -> object:
+        tool = {"type": "function", "function": {"name": "f", "strict": strict}}
+        parsing = service(vllm, tool_call_parser="hermes")
+        return parsing.chat(body(tools=[tool]))["token_ids"]
+
+    assert ids("1") == ids(1) == ids(True) != ids(False)
+
+
 def test_special_tokens_are_added() -> None:
     """Unlike to a chat: vLLM tokenizes a response's prompt as a text."""
     assert chat_body({"input": "hi"})["add_special_tokens"] is True
