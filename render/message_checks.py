@@ -130,7 +130,10 @@ def _is_plain(message: Json) -> bool:
     role = message["role"]
     if role == "tool" and "name" in message:
         return False
-    own = ("tool_call_id" in message) is (role == "tool")
+    if role == "tool":
+        own = isinstance(message.get("tool_call_id"), str)
+    else:
+        own = "tool_call_id" not in message
     return own and role in ROLES and OWN_FIELDS.isdisjoint(message)
 
 
