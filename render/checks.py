@@ -18,48 +18,38 @@ USAGE = 'Correct usage: `{"type": "function", "function": {"name": "my_function"
 
 def check_chat(body: Json) -> None:
     """All checks of a chat body; raises RenderRefused."""
-    _generation_prompt(body)
+    check_generation_prompt(body)
     _tool_usage(body)
     _structured_outputs(body)
     _logprobs(body)
     _stream_options(body)
     _response_format(body)
-    _cache_salt(body)
+    check_cache_salt(body)
 
 
 def check_completion(body: Json) -> None:
     """All checks of a completion body; raises RenderRefused."""
     prompt = body.get("prompt")
     embeds = body.get("prompt_embeds")
-    if prompt in (None, "", []) and embeds in (None, "", []):
+    if prompt in (None, "") and embeds in (None, "", []):
         raise bad_value(
             "Either prompt or prompt_embeds must be provided and non-empty.", "prompt"
+        )
+    if embeds not in (None, "", []):
+        raise bad_value(
+            "You must set `--enable-prompt-embeds` to input `prompt_embeds`.",
+            "prompt_embeds",
         )
     _structured_outputs(body)
     _completion_logprobs(body)
     _stream_options(body)
     _response_format(body)
-    _cache_salt(body)
+    check_cache_salt(body)
     _prompt_shape(prompt)
 
 
-def check_responses(body: Json) -> None:
-    """All checks of a responses body; raises RenderRefused."""
-    if body.get("background") and body.get("store") is False:
-        raise bad_value(
-            "background can only be used when `store` is true", "background"
-        )
-    if body.get("prompt") is not None:
-        raise bad_value("prompt template is not supported", "prompt")
-    _cache_salt(body)
-    if "input" not in body:
-        raise missing("body.input", {**body, "request_id": None})
-    if not isinstance(body["input"], str | list):
-        message = "Input should be a valid list"
-        raise not_valid("list_type", "body.input", message, body["input"])
-
-
-def _generation_prompt(body: Json) -> None:
+def check_generation_prompt(body: Json) -> None:
+    """A prompt that goes on has no beginning of an answer; raises RenderRefused."""
     if body.get("continue_final_message") and body.get("add_generation_prompt"):
         raise RenderRefused(
             "Cannot set both `continue_final_message` and "
@@ -130,16 +120,11 @@ def _structured_outputs(body: Json) -> None:
 
 def _logprobs(body: Json) -> None:
     ids = body.get("logprob_token_ids")
-    if isinstance(ids, list):
-        if not ids:
-            raise bad_value(
-                "`logprob_token_ids` must not be an empty list.", "logprob_token_ids"
-            )
-        if not body.get("logprobs"):
-            raise bad_value(
-                "when using `logprob_token_ids`, `logprobs` must be set to true.",
-                "logprob_token_ids",
-            )
+    if isinstance(ids, list) and ids and not body.get("logprobs"):
+        raise bad_value(
+            "when using `logprob_token_ids`, `logprobs` must be set to true.",
+            "logprob_token_ids",
+        )
     for name in ("prompt_logprobs", "top_logprobs"):
         _whole(body, name)
     _prompt_logprobs(body)
@@ -152,6 +137,11 @@ def _logprobs(body: Json) -> None:
 
 
 def _completion_logprobs(body: Json) -> None:
+    if body.get("logprob_token_ids") and body.get("logprobs") is None:
+        raise bad_value(
+            "when using `logprob_token_ids`, `logprobs` must be set.",
+            "logprob_token_ids",
+        )
     for name in ("prompt_logprobs", "logprobs"):
         _whole(body, name)
     _prompt_logprobs(body)
@@ -197,15 +187,21 @@ def _response_format(body: Json) -> None:
             raise missing(where, wanted)
         message = "Input should be 'text', 'json_object' or 'json_schema'"
         raise not_valid("literal_error", where, message, kind)
-    if kind == "json_schema" and not isinstance(wanted.get("json_schema"), dict):
+    schema = wanted.get("json_schema")
+    if kind != "json_schema":
+        return
+    if not isinstance(schema, dict):
         raise bad_value(
             "When response_format type is 'json_schema', the 'json_schema' field must "
             "be provided.",
             "response_format",
         )
+    if not isinstance(schema.get("name"), str):
+        raise missing("body.response_format.json_schema.name", schema)
 
 
-def _cache_salt(body: Json) -> None:
+def check_cache_salt(body: Json) -> None:
+    """A salt is a short text without certain marks; raises RenderRefused."""
     salt = body.get("cache_salt")
     if salt is None:
         return
@@ -230,7 +226,7 @@ def _prompt_shape(prompt: object) -> None:
     if not isinstance(prompt, list):
         message = "Input should be a valid string"
         raise not_valid("string_type", where, message, prompt)
-    if isinstance(prompt[0], list):
+    if prompt and isinstance(prompt[0], list):
         for index, ids in enumerate(prompt):
             if not isinstance(ids, list):
                 message = "Input should be a valid list"

@@ -7,6 +7,7 @@ import msgspec
 from kvindex.blocks import unpack_ids
 from render.body import Json
 from render.errors import Unrenderable
+from render.fields import TOKENIZING
 from render.limits import Limits
 from render.message_checks import media_part
 from render.prompt import Prompt, Rendered
@@ -69,6 +70,7 @@ class Endpoint:
                     "not set. Refused request with untrusted arguments."
                 )
         own = {name: value for name, value in body.items() if name != "chat_template"}
+        own |= {name: fields[name] for name in TOKENIZING if name in {*own} & {*fields}}
         try:
             prompt = self._renderer.chat_prompt(own, chat_template=template)
         except Unrenderable as error:

@@ -12,6 +12,7 @@ from render.body import FLAGS, Json
 from render.refused import RenderRefused, not_valid
 
 Kind = Literal["flag", "integer", "number", "text", "object", "list", "texts", "any"]
+DEFAULT_MAX_TOKENS = 16
 INT64 = (-(2**63), 2**63 - 1)
 
 
@@ -34,18 +35,23 @@ class Field(msgspec.Struct, frozen=True):
 Table = Mapping[str, Field]
 
 
-def read_fields(body: Mapping[str, object], table: Table) -> Json:
+def read_fields(body: Mapping[str, object], table: Table, within: str = "body") -> Json:
     """The fields of the table by name, defaults filled in; raises RenderRefused."""
-    return {name: _read(body, name, field) for name, field in table.items()}
+    return {name: _read(body, name, field, within) for name, field in table.items()}
 
 
-def _read(body: Mapping[str, object], name: str, field: Field) -> object:
+def read_values(name: str, given: Mapping[str, object], field: Field) -> Json:
+    """An object whose values are all of one kind; raises RenderRefused."""
+    return {k: _converted(v, field, f"body.{name}.{k}") for k, v in given.items()}
+
+
+def _read(body: Mapping[str, object], name: str, field: Field, within: str) -> object:
     if name not in body:
         return field.default
     value = body[name]
     if value is None and field.nullable:
         return None
-    return _converted(value, field, f"body.{name}")
+    return _converted(value, field, f"{within}.{name}")
 
 
 def _converted(value: object, field: Field, where: str) -> object:
@@ -75,7 +81,7 @@ def _list(value: object, field: Field, where: str) -> list[object]:
 
 def _check_bounds(value: object, field: Field, where: str) -> None:
     size = len(value) if isinstance(value, str) else value
-    if not isinstance(size, int):
+    if not isinstance(size, int | float):
         return
     if field.low is not None and size < field.low:
         message = f"Input should be greater than or equal to {field.low}"
@@ -176,6 +182,7 @@ SAMPLING: Table = {
     "user": Field("text"),
     "logit_bias": Field("object"),
 }
+TOKENIZING = ("truncate_prompt_tokens", "truncation_side", "add_special_tokens")
 _GENERATION: Table = {
     **SAMPLING,
     "n": Field("integer", 1),
@@ -224,20 +231,28 @@ CHAT: Table = {
     "documents": Field("list", items="object"),
     "echo": _FLAG_OFF,
     "return_prompt_text": Field("flag"),
-    "tool_choice": Field("any"),
+    "tool_choice": Field("any", "auto"),
 }
 COMPLETION: Table = {
     **_GENERATION,
     "n": Field("integer", 1, nullable=False),
-    "max_tokens": Field("integer", 16),
+    "max_tokens": Field("integer", DEFAULT_MAX_TOKENS),
     "logprobs": Field("integer"),
     "echo": Field("flag", False),
     "suffix": Field("text"),
     "add_special_tokens": _FLAG_ON,
 }
+_PENALTY = Field("number", low=-2, high=2)
+TIERS = ("auto", "default", "flex", "scale", "priority")
 RESPONSES: Table = {
     **SAMPLING,
+    "presence_penalty": _PENALTY,
+    "frequency_penalty": _PENALTY,
+    "service_tier": Field("text", "auto", False, choices=TIERS),
+    "mm_payload": Field("text", "tensors", False, choices=("tensors", "none")),
     "instructions": Field("text"),
+    "include": Field("list", items="text"),
+    "prompt_cache_key": Field("text"),
     "max_output_tokens": Field("integer"),
     "max_tool_calls": Field("integer"),
     "metadata": Field("object"),

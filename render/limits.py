@@ -30,20 +30,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 self.output_name,
                 self.output,
             )
-        room = self.total - self.output
-        if truncate is not None and truncate > room:
+        if truncate is not None and truncate > self.total:
             raise bad_value(
                 f"truncate_prompt_tokens={truncate} cannot be greater than "
-                f"max_model_len - {self.output_name} = {room}. "
+                f"max_model_len = {self.total}. "
                 "Please request a smaller truncation size.",
                 "truncate_prompt_tokens",
                 truncate,
             )
 
     def truncation(self, *, keep_first: bool) -> Truncation:
-        """The cut that leaves room for the answer, for one token at least."""
+        """The cut to the context, less one token if the request says it wants any."""
         return Truncation(
-            tokens=self.total - max(self.output, 1), keep_first=keep_first
+            tokens=self.total - (1 if self.output else 0), keep_first=keep_first
         )
 
     def check_text(self, text: str) -> None:
@@ -60,19 +59,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def check_tokens(self, tokens: int) -> None:
-        """After tokenizing; raises RenderRefused."""
+        """After tokenizing; raises RenderRefused.
+
+        What is asked for is not counted: less is generated where room is short.
+        """
         if tokens > self.total:
             raise self._too_long()
-        if tokens + max(self.output, 0) > self.total:
-            raise bad_value(
-                f"This model's maximum context length is {self.total} tokens. However, "
-                f"you requested {self.output} output tokens and your prompt contains "
-                f"{tokens} input tokens, for a total of {tokens + self.output} tokens. "
-                "Please reduce the length of the input prompt or the number of "
-                "requested output tokens.",
-                "input_tokens",
-                tokens,
-            )
 
     def _too_long(self) -> RenderRefused:
         # vLLM stops tokenizing one token above the limit.

@@ -14,6 +14,19 @@ from render.errors import Unrenderable
 # Fields that stand for something only the worker has.
 STORED = ("previous_response_id", "conversation", "prompt")
 COPIED = ("chat_template_kwargs", "kv_transfer_params")
+FUNCTION_FIELDS = ("name", "description", "parameters", "strict", "defer_loading")
+# What a custom tool, which takes any text, is shown as.
+FREE_TEXT: Json = {
+    "type": "object",
+    "properties": {
+        "input": {
+            "type": "string",
+            "description": "The freeform text payload for this tool.",
+        }
+    },
+    "required": ["input"],
+    "additionalProperties": False,
+}
 UNFINISHED = ("in_progress", "incomplete")
 
 
@@ -28,6 +41,7 @@ def chat_body(body: Mapping[str, object]) -> Json:
         "messages": messages,
         "add_generation_prompt": not goes_on,
         "continue_final_message": goes_on,
+        "add_special_tokens": True,  # unlike a chat's
         **{name: body[name] for name in COPIED if name in body},
     }
     effort = mapping(body.get("reasoning"), "reasoning").get("effort")
@@ -46,9 +60,26 @@ def function_tools(tools: object) -> Iterator[Json]:
     for tool in tools:
         if not isinstance(tool, dict):
             raise Unrenderable("bad_field", "a tool that is no object")
-        if tool.get("type") == "function":
-            function = {name: v for name, v in tool.items() if name != "type"}
-            yield {"type": "function", "function": function}
+        if tool.get("type") == "namespace":
+            yield from _within(tool)
+        elif tool.get("type") == "custom":
+            yield _function({**tool, "parameters": FREE_TEXT})
+        elif tool.get("type") == "function":
+            yield _function(tool)
+
+
+def _within(namespace: Json) -> Iterator[Json]:
+    """The functions of a namespace, which is part of their names."""
+    inner = namespace.get("tools")
+    for tool in inner if isinstance(inner, list) else []:
+        if isinstance(tool, dict) and tool.get("type") == "function":
+            name = f"{namespace.get('name')}__{tool.get('name')}"
+            yield _function({**tool, "name": name})
+
+
+def _function(tool: Json) -> Json:
+    function = {name: tool[name] for name in FUNCTION_FIELDS if name in tool}
+    return {"type": "function", "function": function}
 
 
 def _messages(body: Mapping[str, object]) -> list[Json]:

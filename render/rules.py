@@ -15,6 +15,7 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
     `keeps_first` is whether a prompt that is cut keeps its first tokens, not its last;
     `sets_tokenizing` whether a body may say so at all, or set the special tokens.
     `efforts` are the levels of reasoning that are taken, none: any, numbers too.
+    `strict_messages` is whether the types of parts and of calls are checked.
     """
 
     ids_field: tuple[str, ...]
@@ -26,3 +27,4 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
     keeps_first: bool = False
     sets_tokenizing: bool = True
     efforts: tuple[str, ...] = EFFORTS
+    strict_messages: bool = False

@@ -8,11 +8,14 @@ import math
 from collections.abc import Callable, Mapping
 
 from render.body import Json
-from render.refused import RenderRefused, bad_value
+from render.fields import DEFAULT_MAX_TOKENS, Field, read_fields, read_values
+from render.refused import RenderRefused, bad_value, not_valid
 from render.structured import chat_constraint, constraint, responses_constraint
 
-GREEDY_BELOW = 1e-5  # temperature
+LEAST_TEMPERATURE = 0.01  # of those above 0: colder ones overflow
 MAX_CHOICES = 16384
+INCLUDED_LOGPROBS = "message.output_text.logprobs"
+REPETITION = ("max_pattern_size", "min_pattern_size", "min_count")
 DEFAULTS: Mapping[str, float] = {
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
@@ -24,7 +27,6 @@ DEFAULTS: Mapping[str, float] = {
 # Copied if not as the engine has them by default.
 ENGINE_DEFAULTS: Mapping[str, object] = {
     "n": 1,
-    "seed": None,
     "ignore_eos": False,
     "min_tokens": 0,
     "prompt_logprobs": None,
@@ -52,15 +54,18 @@ def sampling_params(
         for name, default in DEFAULTS.items()
     }
     _check_ranges(values, fields, max_tokens, logprobs)
+    if 0 < values["temperature"] < LEAST_TEMPERATURE:
+        values["temperature"] = LEAST_TEMPERATURE
     record: Json = {
         **_shape(values, fields),
         **_stop(fields),
-        "max_tokens": max_tokens,
+        "max_tokens": None if max_tokens == DEFAULT_MAX_TOKENS else max_tokens,
         **{
             name: fields[name]
             for name, default in ENGINE_DEFAULTS.items()
-            if fields.get(name, default) != default
+            if fields.get(name, default) not in (default, [])
         },
+        "seed": _unless_minus_one(fields.get("seed")),
         "logprobs": logprobs,
         "output_kind": 1 if fields["stream"] else 2,  # pieces, or the whole
         "skip_clone": True,
@@ -68,10 +73,12 @@ def sampling_params(
         "logit_bias": _logit_bias(fields.get("logit_bias")),
         "allowed_token_ids": fields.get("allowed_token_ids"),
         "extra_args": extra_args,
-        "bad_words": list(fields.get("bad_words") or []),
+        "bad_words": list(dict.fromkeys(fields.get("bad_words") or [])),
         "skip_reading_prefix_cache": fields.get("prompt_logprobs") is not None,
-        "thinking_token_budget": fields.get("thinking_token_budget"),
-        "repetition_detection": fields.get("repetition_detection"),
+        "thinking_token_budget": _unless_minus_one(fields.get("thinking_token_budget")),
+        "repetition_detection": _repetition_detection(
+            fields.get("repetition_detection")
+        ),
         "stream_interval": fields.get("stream_interval"),
     }
     return {name: value for name, value in record.items() if value is not None}
@@ -79,25 +86,23 @@ def sampling_params(
 
 def _shape(values: Json, fields: Json) -> Json:
     """Penalties and probabilities; a greedy choice has no use for most of them."""
-    top_k = max(fields.get("top_k") or 0, 0)
-    if values["temperature"] >= GREEDY_BELOW:
-        return {**values, "top_k": top_k or None}
+    if values["temperature"] > 0:
+        return {**values, "top_k": fields.get("top_k") or None}
     if (fields.get("n") or 1) > 1:
         n = fields["n"]
-        raise bad_value(f"n must be 1 when using greedy sampling, got {n}.", "n", n)
+        raise RenderRefused(f"n must be 1 when using greedy sampling, got {n}.")
     return {name: v for name, v in values.items() if name not in ("top_p", "min_p")}
 
 
 def _stop(fields: Json) -> Json:
-    stop = fields.get("stop") or []
-    texts = [stop] if isinstance(stop, str) else stop
+    texts = _texts(fields.get("stop"))
     # As much text is held back as may still turn into a stop text.
     held = (
         0 if fields["include_stop_str_in_output"] else max(map(len, texts), default=1)
     )
     return {
         "stop": texts,
-        "stop_token_ids": fields.get("stop_token_ids") or [],
+        "stop_token_ids": list(dict.fromkeys(fields.get("stop_token_ids") or [])),
         "output_text_buffer_length": held - 1 if held > 1 else None,
     }
 
@@ -136,12 +141,17 @@ def completion_sampling(fields: Json, *, max_tokens: int | None) -> Json:
     )
 
 
-def responses_sampling(fields: Json, *, max_tokens: int | None, parsed: bool) -> Json:
+def responses_sampling(
+    fields: Json, *, max_tokens: int | None, parsed: bool, tool_call_parser: str | None
+) -> Json:
     """Those of a response."""
     return sampling_params(
         _for_parser(fields, parsed),
         max_tokens=max_tokens,
-        structured_outputs=responses_constraint(fields),
+        logprobs=fields["top_logprobs"]
+        if INCLUDED_LOGPROBS in (fields["include"] or [])
+        else None,
+        structured_outputs=responses_constraint(fields, tool_call_parser),
         extra_args=extra_args(fields),
     )
 
@@ -154,6 +164,12 @@ def _for_parser(fields: Json, parsed: bool) -> Json:
 def extra_args(fields: Json) -> Json:
     """Fields that travel in `extra_args`; forwarded ids are the prompt, so not they."""
     extra = dict(fields.get("vllm_xargs") or {})
+    for name, value in extra.items():
+        for item in value if isinstance(value, list) else [value]:
+            if not isinstance(item, str | int | float):
+                where = f"body.vllm_xargs.{name}"
+                words = "Input should be a valid string"
+                raise not_valid("string_type", where, words, item)
     transfer = {
         name: value
         for name, value in (fields.get("kv_transfer_params") or {}).items()
@@ -170,67 +186,88 @@ def _logit_bias(given: Json | None) -> Json | None:
     """Bias by token id, within what the engine takes; raises RenderRefused."""
     if given is None:
         return None
-    for token_id, bias in given.items():
-        known = token_id.isdecimal() and isinstance(bias, int | float)
-        if not known or isinstance(bias, bool):
-            raise bad_value(
-                "logit_bias maps token ids to numbers.", "logit_bias", token_id[:40]
-            )
-    return {token_id: min(100.0, max(-100.0, bias)) for token_id, bias in given.items()}
+    biases = read_values("logit_bias", given, Field("number", nullable=False))
+    try:
+        return {
+            str(int(token_id)): min(100.0, max(-100.0, bias))
+            for token_id, bias in biases.items()
+        }
+    except ValueError:
+        words = "logit_bias contains key(s) that are no token ids."
+        raise bad_value(words, "logit_bias", list(given)[:3]) from None
+
+
+def _repetition_detection(given: Json | None) -> Json | None:
+    if given is None:
+        return None
+    table = {name: Field("integer", 0, nullable=False) for name in REPETITION}
+    found = read_fields(given, table, within="body.repetition_detection")
+    longest, shortest, count = (found[name] for name in REPETITION)
+    if longest < 0 or not 0 <= shortest <= longest:
+        raise RenderRefused(
+            "max_pattern_size, min_pattern_size must be >=0, with min_pattern_size <= "
+            "max_pattern_size. Set both to 0 to disable repetitive pattern detection."
+        )
+    if longest > 0 and count < 2:
+        raise RenderRefused(
+            "min_count must be >= 2 to detect repetitive patterns in engine output. If "
+            "you do not wish to detect repetitive patterns, set max_pattern_size to 0."
+        )
+    return found
+
+
+def _texts(stop: str | list[str] | None) -> list[str]:
+    return [stop] if isinstance(stop, str) else stop or []
+
+
+def _unless_minus_one(value: int | None) -> int | None:
+    return None if value == -1 else value
 
 
 def _check_ranges(
     values: Json, fields: Json, max_tokens: int | None, logprobs: int | None
 ) -> None:
-    for name, allowed, words in RANGES:
-        if not (math.isfinite(values[name]) and allowed(values[name])):
-            value = values[name]
-            raise bad_value(f"{name} must be {words}, got {value}.", name, value)
-    top_k = fields.get("top_k")
-    if top_k is not None and top_k < -1:
-        raise bad_value(
-            f"top_k must be 0 (disable), or at least 1, got {top_k}.", "top_k", top_k
-        )
     n = fields.get("n")
     if n is not None and not 1 <= n <= MAX_CHOICES:
         bound = "at least 1" if n < 1 else f"at most {MAX_CHOICES}"
-        raise bad_value(f"n must be {bound}, got {n}.", "n", n)
-    if max_tokens is not None and max_tokens < 1:
-        raise bad_value(
-            f"max_tokens must be at least 1, got {max_tokens}.",
-            "max_tokens",
-            max_tokens,
+        raise RenderRefused(f"n must be {bound}, got {n}.")
+    given = {
+        **values,
+        "top_k": fields.get("top_k") or 0,
+        "max_tokens": max_tokens,
+        "min_tokens": fields.get("min_tokens") or 0,
+        "logprobs": logprobs,
+        "thinking_token_budget": fields.get("thinking_token_budget"),
+    }
+    for name, allowed, words, named in RANGES:
+        value = given[name]
+        if value is None or (math.isfinite(value) and allowed(value)):
+            continue
+        message = f"{name} must be {words}, got {value}."
+        raise bad_value(message, name, value) if named else RenderRefused(message)
+    min_tokens = given["min_tokens"]
+    if max_tokens is not None and min_tokens > max_tokens:
+        raise RenderRefused(
+            f"min_tokens must be less than or equal to max_tokens={max_tokens}, "
+            f"got {min_tokens}."
         )
-    _check_min_tokens(fields.get("min_tokens") or 0, max_tokens)
-    if logprobs is not None and logprobs < -1:
-        words = f"logprobs must be non-negative or -1, got {logprobs}."
-        raise bad_value(words, "logprobs", logprobs)
-    stop = fields.get("stop")
-    if isinstance(stop, list) and "" in stop:
-        raise bad_value("stop cannot contain an empty string.", "stop")
+    if "" in _texts(fields.get("stop")):
+        raise RenderRefused("stop cannot contain an empty string.")
+    if "" in (fields.get("bad_words") or []):
+        raise RenderRefused("bad_words cannot contain an empty string.")
 
 
-def _check_min_tokens(min_tokens: int, max_tokens: int | None) -> None:
-    refusal: RenderRefused | None = None
-    if min_tokens < 0:
-        words = "greater than or equal to 0"
-        refusal = bad_value(
-            f"min_tokens must be {words}, got {min_tokens}.", "min_tokens", min_tokens
-        )
-    elif max_tokens is not None and min_tokens > max_tokens:
-        words = f"less than or equal to max_tokens={max_tokens}"
-        refusal = bad_value(
-            f"min_tokens must be {words}, got {min_tokens}.", "min_tokens", min_tokens
-        )
-    if refusal is not None:
-        raise refusal
-
-
-RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
-    ("presence_penalty", lambda x: -2 <= x <= 2, "in [-2, 2]"),
-    ("frequency_penalty", lambda x: -2 <= x <= 2, "in [-2, 2]"),
-    ("repetition_penalty", lambda x: x > 0, "greater than zero"),
-    ("temperature", lambda x: x >= 0, "non-negative"),
-    ("top_p", lambda x: 0 < x <= 1, "in (0, 1]"),
-    ("min_p", lambda x: 0 <= x <= 1, "in [0, 1]"),
+# What is allowed, in words, and whether the engine names the field in the error.
+RANGES: tuple[tuple[str, Callable[[float], bool], str, bool], ...] = (
+    ("thinking_token_budget", lambda x: x >= -1, "non-negative, or -1", True),
+    ("presence_penalty", lambda x: -2 <= x <= 2, "in [-2, 2]", False),
+    ("frequency_penalty", lambda x: -2 <= x <= 2, "in [-2, 2]", False),
+    ("repetition_penalty", lambda x: x > 0, "greater than zero", False),
+    ("temperature", lambda x: 0 <= x <= 2, "in [0, 2]", True),
+    ("top_p", lambda x: 0 < x <= 1, "in (0, 1]", True),
+    ("top_k", lambda x: x >= -1, "0 (disable), or at least 1", False),
+    ("min_p", lambda x: 0 <= x <= 1, "in [0, 1]", False),
+    ("max_tokens", lambda x: x >= 1, "at least 1", True),
+    ("min_tokens", lambda x: x >= 0, "greater than or equal to 0", False),
+    ("logprobs", lambda x: x >= -1, "non-negative or -1", True),
 )

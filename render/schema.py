@@ -65,7 +65,7 @@ def rendered_request(
 
     `fields` are the body's typed fields, `request` is the body itself.
     """
-    stream = bool(fields["stream"])
+    stream, response = bool(fields["stream"]), kind == "response"
     every: Json = {
         "schema_version": SCHEMA_VERSION,
         "kind": kind,
@@ -80,16 +80,16 @@ def rendered_request(
         "features": None,
         "content_parts": None,
         "sampling_params": sampling_params,
-        "return_token_ids": fields.get("return_token_ids"),
+        "return_token_ids": None,  # the answer is ids in any case
         "output_mode": "tokens",
         "stream": stream,
         "stream_options": _stream_options(fields.get("stream_options"))
         if stream
         else None,
         "priority": fields["priority"],
-        # vLLM 0.32 leaves both in the sampling parameters' `extra_args`.
-        "kv_transfer_params": None,
-        "ec_transfer_params": None,
+        # vLLM 0.32 leaves those of other requests in `extra_args` only.
+        "kv_transfer_params": fields["kv_transfer_params"] if response else None,
+        "ec_transfer_params": fields["ec_transfer_params"] if response else None,
     }
     return {key: every[key] for key in KEYS[dialect]}
 

@@ -10,11 +10,16 @@ from collections.abc import Callable, Sequence
 from kvindex.blocks import unpack_ids
 from render import fields as tables
 from render.body import Json
-from render.checks import check_chat, check_completion, check_responses
+from render.checks import check_chat, check_completion
 from render.endpoint import Endpoint
 from render.errors import Unrenderable
 from render.fields import Field, read_fields
-from render.message_checks import check_messages, check_tool_parser, check_tools
+from render.message_checks import (
+    check_known,
+    check_messages,
+    check_tool_parser,
+    check_tools,
+)
 from render.options import RenderOptions
 from render.prompt import Prompt, Rendered
 from render.reasoning import reasoning_ended
@@ -22,11 +27,14 @@ from render.refused import RenderRefused, bad_value
 from render.renderer import Renderer
 from render.request import read_request, refused
 from render.responses import chat_body
+from render.responses_checks import check_responses
 from render.sampling import chat_sampling, completion_sampling, responses_sampling
 from render.schema import rendered_request
-from render.tokens import detokenized, models, tokenized
+from render.tokenize_request import tokenize_prompt
+from render.tokens import detokenized, models, read_tokens, tokenized
 
 NO_BEAM_SEARCH = "Beam search is not supported by the render endpoint"
+NO_SUFFIX = "suffix is only supported for models with FIM completion rendering"
 MAX_PROMPTS = 4096  # of one completion body
 
 
@@ -101,11 +109,16 @@ class RenderService:
         request = read_request(body)
         check_completion(request)
         fields = read_fields(request, tables.COMPLETION)
+        if fields["max_tokens"] is None:
+            fields["max_tokens"] = tables.DEFAULT_MAX_TOKENS
         self._endpoint.check_model(fields["model"])
         if fields["use_beam_search"]:
             raise RenderRefused(NO_BEAM_SEARCH)
+        if fields["suffix"] is not None:
+            raise RenderRefused(NO_SUFFIX, param="suffix")
         limits = self._endpoint.limits(fields["max_tokens"], "max_tokens")
-        prompts = self._completion_prompts(request)
+        typed = {name: fields[name] for name in tables.TOKENIZING if name in request}
+        prompts = self._completion_prompts({**request, **typed})
         id_ = "cmpl-" + (request_id or fields["request_id"] or self._new_id())
         numbered = self._rules.always_numbered or len(prompts) > 1
         truncate = fields["truncate_prompt_tokens"]
@@ -149,6 +162,7 @@ class RenderService:
             fields,
             max_tokens=_least(output, self._endpoint.room(rendered)),
             parsed=self._parses,
+            tool_call_parser=self.options.tool_call_parser,
         )
         id_ = request_id or self._new_id()
         return self._answer(
@@ -163,20 +177,8 @@ class RenderService:
     def tokenize(self, body: bytes) -> Json:
         """`POST /tokenize`, of a prompt or of messages."""
         request = read_request(body)
-        if "messages" in request:
-            check_messages(request)
-            check_tools(request.get("tools"))
-            fields = read_fields(request, tables.TOKENIZE_CHAT)
-            self._endpoint.check_model(fields["model"])
-            known = {*tables.TOKENIZE_CHAT, "messages"}
-            chat = {name: v for name, v in request.items() if name in known}
-            prompt = self._endpoint.chat_prompt(chat, fields)
-        else:
-            fields = read_fields(request, tables.TOKENIZE_TEXT)
-            self._endpoint.check_model(fields["model"])
-            prompt = self._endpoint.text_prompt(request, fields)
-        limits = self._endpoint.limits(None, "max_tokens")
-        rendered = self._endpoint.encode(prompt, limits, empty=True)
+        prompt, fields = tokenize_prompt(self._endpoint, request, self._rules)
+        rendered = self._endpoint.encode(prompt, None, empty=True)
         return tokenized(
             self.renderer,
             rendered,
@@ -187,8 +189,9 @@ class RenderService:
     def detokenize(self, body: bytes) -> Json:
         """`POST /detokenize`."""
         request = read_request(body)
-        self._endpoint.check_model(request.get("model"))
-        return detokenized(self.renderer, request)
+        fields, tokens = read_tokens(request)
+        self._endpoint.check_model(fields["model"])
+        return detokenized(self.renderer, tokens)
 
     def models(self) -> Json:
         """`GET /v1/models`."""
@@ -199,6 +202,8 @@ class RenderService:
         """The fields of a chat body, if it may be rendered."""
         check_chat(request)
         check_messages(request)
+        if self._rules.strict_messages:
+            check_known(request["messages"])
         check_tools(request.get("tools"))
         fields = read_fields(request, self._chat_fields)
         self._endpoint.check_model(fields["model"])
@@ -219,6 +224,9 @@ class RenderService:
             )
         check_responses(request)
         fields = read_fields(request, tables.RESPONSES)
+        if fields["reasoning"] is not None:
+            efforts = Field("text", choices=tables.EFFORTS)
+            read_fields(fields["reasoning"], {"effort": efforts}, "body.reasoning")
         self._endpoint.check_model(fields["model"])
         return fields
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from kvindex.blocks import unpack_ids
 from render.body import Json
+from render.fields import Field, read_fields
 from render.prompt import Rendered
 from render.refused import RenderRefused, missing, not_valid
 from render.renderer import Renderer
@@ -25,24 +26,25 @@ def tokenized(
     }
 
 
-def detokenized(renderer: Renderer, request: Json) -> Json:
-    """The answer to `/detokenize`; raises RenderRefused."""
+def read_tokens(request: Json) -> tuple[Json, list[int]]:
+    """The fields and the ids of a `/detokenize` body; raises RenderRefused."""
     if "tokens" not in request:
         raise missing("body.tokens", request)
-    tokens = request["tokens"]
-    where = "body.tokens"
-    if not isinstance(tokens, list):
-        raise not_valid("list_type", where, "Input should be a valid list", tokens)
+    item = Field("list", nullable=False, items="integer")
+    fields = read_fields(request, {"model": Field("text"), "tokens": item})
+    tokens: list[int] = fields["tokens"]
     for index, token in enumerate(tokens):
-        if type(token) is not int:
-            words = "Input should be a valid integer"
-            raise not_valid("int_type", f"{where}.{index}", words, token)
         if token < 0:
             words = "Input should be greater than or equal to 0"
-            place = f"{where}.{index}"
+            place = f"body.tokens.{index}"
             raise not_valid("greater_than_equal", place, words, token, ge=0)
         if token > MAX_ID:
             raise RenderRefused(f"Token id {token} is out of vocabulary")
+    return fields, tokens
+
+
+def detokenized(renderer: Renderer, tokens: Sequence[int]) -> Json:
+    """The answer to `/detokenize`."""
     return {"prompt": renderer.detokenize(tokens, skip_special_tokens=False)}
 
 

@@ -27,7 +27,9 @@ from render.template import ChatTemplates
 
 NAME = "vllm"
 ANSWERS = AnswerRules(
-    ids_field=("kv_transfer_params", "prompt_token_ids"), tools_need_parser=True
+    ids_field=("kv_transfer_params", "prompt_token_ids"),
+    tools_need_parser=True,
+    strict_messages=True,
 )
 
 # Model types whose prompts vLLM writes itself (`vllm/renderers/`).
@@ -159,13 +161,13 @@ def _tool(tool: Json) -> Json:
     function = tool.get("function")
     if not isinstance(function, dict):
         raise Unrenderable("bad_field", "a tool without a function")
-    deferred = tool.get("defer_loading")
+    deferred = _flag(tool, "defer_loading")
     dumped = {
         "name": function.get("name"),
         "description": function.get("description"),
         "parameters": function.get("parameters"),
-        "strict": function.get("strict"),
-        "defer_loading": function.get("defer_loading", deferred),
+        "strict": _flag(function, "strict"),
+        "defer_loading": _flag(function, "defer_loading", deferred),
     }
     shown = {
         name: value
@@ -174,6 +176,12 @@ def _tool(tool: Json) -> Json:
     }
     result = {"type": tool.get("type", "function"), "function": shown}
     return result if deferred is None else {**result, "defer_loading": deferred}
+
+
+def _flag(value: Json, name: str, default: bool | None = None) -> bool | None:
+    """A flag of a tool as its dump shows it: `"1"` is true."""
+    given = value.get(name, default)
+    return None if given is None else flag(given, name, default=False)
 
 
 def _messages(messages: object, content_format: ContentFormat) -> list[Json]:

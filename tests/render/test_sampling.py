@@ -1,5 +1,6 @@
 """Sampling parameters and constraints of a rendered request."""
 
+import json
 from typing import Any
 
 import pytest
@@ -82,18 +83,18 @@ def test_echo_of_a_completion() -> None:
         ({"temperature": -0.1}, "temperature"),
         ({"top_p": 0}, "top_p"),
         ({"top_p": 1.1}, "top_p"),
-        ({"top_k": -2}, "top_k"),
-        ({"min_p": 2}, "min_p"),
-        ({"presence_penalty": 3}, "presence_penalty"),
-        ({"frequency_penalty": -2.5}, "frequency_penalty"),
-        ({"repetition_penalty": 0}, "repetition_penalty"),
-        ({"repetition_penalty": "inf"}, "repetition_penalty"),
-        ({"n": 0}, "n"),
-        ({"n": 2, "temperature": 0}, "n"),
-        ({"n": 20000}, "n"),
-        ({"min_tokens": -1}, "min_tokens"),
-        ({"min_tokens": 101}, "min_tokens"),
-        ({"stop": [""]}, "stop"),
+        ({"top_k": -2}, None),
+        ({"min_p": 2}, None),
+        ({"presence_penalty": 3}, None),
+        ({"frequency_penalty": -2.5}, None),
+        ({"repetition_penalty": 0}, None),
+        ({"repetition_penalty": "inf"}, None),
+        ({"n": 0}, None),
+        ({"n": 2, "temperature": 0}, None),
+        ({"n": 20000}, None),
+        ({"min_tokens": -1}, None),
+        ({"min_tokens": 101}, None),
+        ({"stop": [""]}, None),
         ({"logit_bias": {"a": 1}}, "logit_bias"),
         ({"temperature": "hot"}, "body.temperature"),
         ({"seed": 2**63}, "body.seed"),
@@ -105,8 +106,8 @@ def test_echo_of_a_completion() -> None:
         ({"reasoning_effort": "much"}, "body.reasoning_effort"),
     ],
 )
-def test_refused(body: dict[str, Any], param: str) -> None:
-    """Out of range, or of another type: 400, and the field is named."""
+def test_refused(body: dict[str, Any], param: str | None) -> None:
+    """Out of range, or of another type: 400; vLLM does not name every field."""
     with pytest.raises(RenderRefused) as caught:
         chat(**body)
     assert (caught.value.status, caught.value.param) == (400, param)
@@ -133,3 +134,72 @@ def test_constraints() -> None:
     for both in ({"regex": "a", "grammar": "b"}, {}):
         with pytest.raises(RenderRefused, match="one kind of structured outputs"):
             constraint(structured_outputs=both)
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ({"temperature": 1e-6}, {"temperature": 0.01}),
+        ({"seed": -1}, {"seed": None}),
+        ({"thinking_token_budget": -1}, {"thinking_token_budget": None}),
+        ({"top_k": -1}, {"top_k": -1}),
+        ({"stop_token_ids": [3, 3, 1]}, {"stop_token_ids": [3, 1]}),
+        ({"bad_words": ["a", "a"]}, {"bad_words": ["a"]}),
+        ({"logit_bias": {"-1": "2"}}, {"logit_bias": {"-1": 2.0}}),
+        ({"logprob_token_ids": []}, {"logprob_token_ids": None}),
+        (
+            {"repetition_detection": {"max_pattern_size": 3, "min_count": 2}},
+            {
+                "repetition_detection": {
+                    "max_pattern_size": 3,
+                    "min_pattern_size": 0,
+                    "min_count": 2,
+                }
+            },
+        ),
+    ],
+)
+def test_normalized(body: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Values that the engine writes in another way, or leaves out."""
+    found = chat(**body)
+    assert {name: found.get(name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"temperature": 2.1},
+        {"thinking_token_budget": -2},
+        {"bad_words": [""]},
+        {"stop": ""},
+        {"repetition_detection": {"max_pattern_size": 3}},
+        {"repetition_detection": {"max_pattern_size": 1, "min_pattern_size": 2}},
+        {"vllm_xargs": {"a": None}},
+        {"structured_outputs": {"choice": "ab"}},
+        {"structured_outputs": {"json": 5}},
+    ],
+)
+def test_more_is_refused(body: dict[str, Any]) -> None:
+    """Values that the engine's own record does not take."""
+    with pytest.raises(RenderRefused) as caught:
+        chat(**body)
+    assert caught.value.status == 400
+
+
+def test_the_engines_default_is_left_out() -> None:
+    """Sixteen tokens are what the engine generates if it is told nothing."""
+    assert "max_tokens" not in completion(16)
+    assert completion(17)["max_tokens"] == 17
+
+
+def test_a_tool_that_may_be_called_in_a_bound_way() -> None:
+    """With a strict tool, or one call only, also an automatic choice is a tag."""
+    assert chat_constraint(read_fields({"tools": TOOLS}, CHAT), "hermes") is None
+    strict = [{"type": "function", "function": {"name": "g", "strict": True}}]
+    for fields in ({"tools": strict}, {"tools": TOOLS, "parallel_tool_calls": False}):
+        tag = json.loads(constraint("hermes", **fields)["structural_tag"])["format"]
+        assert (tag["type"], tag["triggers"]) == ("triggered_tags", ["<tool_call>"])
+        assert tag["stop_after_first"] is ("parallel_tool_calls" in fields)
+    both = constraint("hermes", tools=strict, structured_outputs={"regex": "a"})
+    tag = json.loads(both["structural_tag"])["format"]
+    assert [one["type"] for one in tag["elements"]] == ["tags_with_separator", "regex"]

@@ -21,13 +21,14 @@ def test_characters_before_tokens(vllm: Renderer) -> None:
     assert "more than 524288 characters" in caught.value.message
 
 
-def test_output_must_fit_too(vllm: Renderer) -> None:
-    """Prompt and answer together; the field that asks for it is named."""
+def test_output_is_what_fits(vllm: Renderer) -> None:
+    """As much as is left is generated; more than the context is refused by name."""
     ids = len(service(vllm).chat(body())["token_ids"])
     room = 4096 - ids
     answer = service(vllm).chat(body(max_tokens=room))
     assert answer["sampling_params"]["max_tokens"] == room
-    assert refusal(service(vllm), max_tokens=room + 1).param == "input_tokens"
+    more = service(vllm).chat(body(max_tokens=room + 1))
+    assert more["sampling_params"]["max_tokens"] == room
     refused = refusal(service(vllm), max_completion_tokens=4097)
     assert refused.param == "max_completion_tokens"
     assert refusal(service(vllm), max_tokens=0).param == "max_tokens"
@@ -44,8 +45,8 @@ def test_truncation(vllm: Renderer, trtllm: Renderer) -> None:
     assert service(vllm).chat(right)["token_ids"] == every[:3]
     fits = service(vllm, max_model_len=8)
     kept = fits.chat(body(truncate_prompt_tokens=-1, max_tokens=2))["token_ids"]
-    assert kept == every[-6:]
-    refused = refusal(fits, truncate_prompt_tokens=7, max_tokens=2)
+    assert kept == every[-7:]
+    refused = refusal(fits, truncate_prompt_tokens=9, max_tokens=2)
     assert refused.param == "truncate_prompt_tokens"
     assert refusal(service(vllm), truncate_prompt_tokens=0).status == 400
     assert refusal(service(vllm), truncation_side="up").param == (
