@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Tokenizer
 from kvindex.blocks import pack_ids, unpack_ids
 from render import ModelNotFound, Unrenderable
 from render import encoder as module
-from render.encoder import Encoder
+from render.encoder import SLICE, Encoder, _packed
 from render.selftest import TEXTS, differing_probe
 from tests.render import models
 
@@ -220,3 +220,9 @@ def test_libraries_do_not_take_all_cores() -> None:
     """The parallelism of the libraries is off unless the user set it."""
     assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
     assert os.environ["RAYON_NUM_THREADS"] == "1"
+
+
+def test_many_ids_are_packed_in_slices() -> None:
+    """More than fit one slice: none is lost, doubled or out of its place."""
+    for count in (0, 1, SLICE, SLICE + 1, 3 * SLICE + 7):
+        assert unpack_ids(_packed(list(range(count)))) == list(range(count))
