@@ -89,18 +89,7 @@ class Gateway:
             monitor=self.monitor,
             accounts=self.accounts,
         )
-        self._render_pool = RenderPool(
-            threads=config.render_threads,
-            queue=config.render_queue,
-            deadline=config.render_deadline,
-            max_bytes=config.max_render_bytes,
-            metrics=self.metrics,
-        )
-        self._threads = Threads(
-            threads=config.render_threads,
-            queue=config.render_queue,
-            deadline=DEADLINE_S,
-        )
+        self._render_pool, self._threads = _render_threads(config, self.metrics)
         self.metrics.watch(Gauges(self.pool, self.indexes).read)
 
     async def start(self) -> web.Application:
@@ -234,3 +223,20 @@ async def _running(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait({task})
+
+
+def _render_threads(config: Config, metrics: Metrics) -> tuple[RenderPool, Threads]:
+    """The threads that render for routing, and those of the render endpoints."""
+    for_routing = RenderPool(
+        threads=config.render_threads,
+        queue=config.render_queue,
+        deadline=config.render_deadline,
+        max_bytes=config.max_render_bytes,
+        metrics=metrics,
+    )
+    for_endpoints = Threads(
+        threads=config.render_threads,
+        queue=config.render_queue,
+        deadline=DEADLINE_S,
+    )
+    return for_routing, for_endpoints

@@ -6,7 +6,7 @@ and no event loop; safe to call from several threads.
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -87,20 +87,11 @@ class Renderer:
         "fastokens" or "tokenizers"; `clock` (epoch seconds) is what templates that
         print the date read. Raises ModelNotFound.
         """
-        if profile not in PROFILES:
-            raise ModelNotFound(f"no profile {profile!r}: one of {', '.join(PROFILES)}")
-        if chat_template_content_format not in CONTENT_FORMATS:
-            raise ModelNotFound(f"no content format {chat_template_content_format!r}")
+        _check_one_of("profile", profile, PROFILES)
+        _check_one_of("content format", chat_template_content_format, CONTENT_FORMATS)
+        _check_one_of("tokenizer mode", tokenizer_mode, TOKENIZER_MODES)
         for switch in switches:
-            if switch not in SWITCHES:
-                raise ModelNotFound(
-                    f"no switch {switch!r}: one of {', '.join(SWITCHES)}"
-                )
-        if tokenizer_mode not in TOKENIZER_MODES:
-            raise ModelNotFound(
-                f"tokenizer mode {tokenizer_mode!r} is not supported: "
-                f"one of {', '.join(TOKENIZER_MODES)}"
-            )
+            _check_one_of("switch", switch, SWITCHES)
         model = load_model(path_or_id, tokenizer=tokenizer, revision=revision)
         templates = ChatTemplates.load(model, chat_template=chat_template, clock=clock)
         return cls(
@@ -287,3 +278,9 @@ class Renderer:
         # As tokenizers truncates: room is left for what is added afterwards.
         ids = truncated(ids, cut, self._encoder.added_ids if special else 0)
         return self._encoder.surround(ids) if special else ids
+
+
+def _check_one_of(what: str, name: str, known: Iterable[str]) -> None:
+    names = list(known)
+    if name not in names:
+        raise ModelNotFound(f"no {what} {name!r}: one of {', '.join(names)}")
