@@ -61,7 +61,7 @@ def asked(service: RenderService, exchange: Exchange) -> Any:
 def compare(service: RenderService, exchange: Exchange) -> None:
     """Equal keys and values but for random ids; equal status, type and param."""
     if "Content-Type" in exchange["request_headers"]:
-        pytest.skip("the HTTP part's business")
+        pytest.skip("refused by HTTP before the service is asked: tests/gateway")
     if exchange["status"] != 200:
         with pytest.raises(RenderRefused) as caught:
             asked(service, exchange)
@@ -124,7 +124,7 @@ def test_as_the_chat_route(worker: RenderService, exchange: Exchange) -> None:
     """Rendering takes and refuses what the chat route does, but for beam search."""
     request = exchange["request"]
     if request.get("use_beam_search"):
-        pytest.skip("not rendered")
+        pytest.skip("beam search: only the chat route takes it")
     if exchange["status"] != 200:
         with pytest.raises(RenderRefused) as caught:
             worker.chat(body_of(exchange))
