@@ -10,6 +10,7 @@ import msgspec
 
 from kvindex.history import History
 from kvindex.knowledge import Knowledge
+from router.forwarding import NOT_ASKED, Blocker, Proof
 from router.ledger import Ledger
 from router.models import ListedModel, ModelName
 from router.rate import PrefillRate
@@ -85,6 +86,7 @@ class Worker:
         self.ranks: Sequence[int] = tuple(sorted(spec.kv_events)) or (0,)
         self.can_pin_ranks = True
         self.rate = rate
+        self.proof: Proof | Blocker = NOT_ASKED
         self.knowledge: dict[int, Knowledge] = {}
         self.ledgers: dict[int, Ledger] = {}
         self.content_histories: dict[int, History] = {}
