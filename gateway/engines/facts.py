@@ -1,0 +1,116 @@
+"""What an engine's own routes tell a gateway, in words that are no engine's.
+
+Records only. How an engine puts it is in the file named after it.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+
+LARGEST_BLOCK = 65_536
+"""Tokens of a block; a larger size is none that a cache could be looked up with."""
+LARGEST_COUNT = 1 << 40
+"""A number of blocks or tokens above this is none."""
+RANKS = 1_024
+"""Data-parallel ranks of one worker at most."""
+
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What a route answered."""
+
+    status: int
+    body: bytes = b""
+
+    def object(self) -> dict[str, Any]:
+        """The JSON object in it; {} where it has none."""
+        if self.status != 200:
+            return {}
+        try:
+            answer = msgspec.json.decode(self.body)
+        except _UNREADABLE:
+            return {}
+        return answer if isinstance(answer, dict) else {}
+
+    def text(self) -> str:
+        """Its text; "" where there is none."""
+        return self.body.decode("utf-8", "replace") if self.status == 200 else ""
+
+
+MISSING = Page(404)
+
+Pages = Mapping[str, Page | None]
+"""Route to page; None for one that failed: no answer, or a fault of the worker's."""
+
+
+class EventSource(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one data-parallel rank publishes its KV events, and replays them."""
+
+    endpoint: str
+    replay: str | None = None
+
+
+class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the routes of one engine told; None where they did not."""
+
+    version: str | None = None
+    block_size: int | None = None
+    cache_blocks: int | None = None
+    started_at: float | str | None = None
+    """Names the worker's process: another value is another process."""
+    ranks: tuple[int, ...] = ()
+    """Its data-parallel ranks, global numbers; () where it does not say."""
+    sources: dict[int, EventSource] | None = None
+    """By rank, as a SUB can connect to them; None where it could not be asked."""
+    drained: bool = False
+    """Its events wait to be fetched, at POST /kv_cache_events."""
+    trouble: str | None = None
+    """What kept it from telling more, as one line for the operator."""
+
+
+class Engine(Protocol):
+    """A file of this package: which routes to ask, and how to read the answers."""
+
+    ROUTES: tuple[str, ...]
+
+    def read(self, pages: Pages, url: str) -> EngineFacts:
+        """What the pages of the worker at `url` tell."""
+        ...
+
+
+def refused(route: str, page: Page | None) -> str | None:
+    """A line about a route that wants another key, or None."""
+    if page is None or page.status not in (401, 403):
+        return None
+    return f"{route} answers {page.status}: it wants a key, see --worker-api-key"
+
+
+def string(answer: Mapping[str, Any], name: str) -> str | None:
+    """A text field."""
+    value = answer.get(name)
+    return value if isinstance(value, str) else None
+
+
+def count(answer: Mapping[str, Any], name: str, limit: int = LARGEST_COUNT) -> int:
+    """A field that is a whole number from 1 to `limit`, else 0."""
+    value = answer.get(name)
+    return value if type(value) is int and 0 < value <= limit else 0
+
+
+def stamp(answer: Mapping[str, Any], name: str) -> float | str | None:
+    """A field that names a process: its start, in whatever form."""
+    value = answer.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    return value if isinstance(value, str) else float(value)
+
+
+def connectable(endpoint: str, worker_url: str) -> str:
+    """A published endpoint as a SUB can connect to it: wildcards are the worker."""
+    host = urlsplit(worker_url).hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return re.sub(r"^tcp://(\*|0\.0\.0\.0|\[?::\]?)(?=:\d)", f"tcp://{host}", endpoint)

@@ -1,0 +1,114 @@
+"""What SGLang tells of itself, and in which words. No I/O: `contact.py` asks.
+
+/server_info (before 0.5: /get_server_info) has it all: `kv_events` describes where each
+data-parallel rank publishes, at consecutive ports; null where none does.
+"""
+
+from typing import Any
+
+import msgspec
+
+from gateway.engines.facts import (
+    LARGEST_BLOCK,
+    MISSING,
+    RANKS,
+    EngineFacts,
+    EventSource,
+    Page,
+    Pages,
+    connectable,
+    count,
+    refused,
+    stamp,
+    string,
+)
+
+ROUTES = ("/server_info", "/get_server_info")
+"""The second is asked for where the worker has no first."""
+
+OWN_FIELDS = {"page_size", "kv_events", "internal_states", "max_total_num_tokens"}
+"""Fields of /server_info that only this engine has."""
+NO_EVENTS = "--kv-events-config has no publisher, or its endpoint connects: bind: true"
+"""The likely cause where no events come."""
+LAST_PORT = 65_535
+
+
+class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
+    """`kv_events` of /server_info; rank r is at each port plus r."""
+
+    publisher: str = "zmq"
+    endpoint_host: str = "*"
+    endpoint_port_base: int = 0
+    replay_endpoint_port_base: int | None = None
+    dp_size: int = 1
+
+    def endpoint(self, base: int, rank: int, url: str) -> str:
+        """One rank's endpoint, as it can be connected to."""
+        return connectable(f"tcp://{self.endpoint_host}:{base + rank}", url)
+
+    def sources(self, url: str) -> dict[int, EventSource]:
+        """By rank; none where no port is told."""
+        base, replay, size = (
+            self.endpoint_port_base,
+            self.replay_endpoint_port_base,
+            self.dp_size,
+        )
+        if self.publisher != "zmq" or not 0 < base <= LAST_PORT - size:
+            return {}
+        return {
+            rank: EventSource(
+                endpoint=self.endpoint(base, rank, url),
+                replay=self.endpoint(replay, rank, url) if replay else None,
+            )
+            for rank in range(min(size, RANKS))
+        }
+
+
+def read(pages: Pages, url: str) -> EngineFacts:
+    """What the routes in `ROUTES` tell."""
+    page = answered(pages)
+    info = (page or MISSING).object()
+    size = _block_size(info)
+    tokens = count(info, "max_total_num_tokens") or _tokens_of_a_rank(info)
+    return EngineFacts(
+        version=string(info, "version"),
+        block_size=size or None,
+        cache_blocks=tokens // size or None if size else None,
+        started_at=stamp(info, "startup_time"),
+        ranks=tuple(range(count(info, "dp_size", RANKS))),
+        sources=_sources(info, url) if info else None,
+        trouble=refused("/server_info", page),
+    )
+
+
+def answered(pages: Pages) -> Page | None:
+    """The page of the newer route, else of the older one."""
+    newer = pages["/server_info"]
+    return newer if newer is None or newer.status != 404 else pages["/get_server_info"]
+
+
+def is_mine(info: dict[str, Any]) -> bool:
+    """Whether a /server_info is this engine's."""
+    return not OWN_FIELDS.isdisjoint(info)
+
+
+def _block_size(info: dict[str, Any]) -> int:
+    """Tokens per block of the events: a page, on all context-parallel ranks."""
+    told = info.get("kv_events")
+    size = count(told, "block_size", LARGEST_BLOCK) if isinstance(told, dict) else 0
+    pages = count(info, "page_size", LARGEST_BLOCK) * (count(info, "dcp_size") or 1)
+    return size or (pages if pages <= LARGEST_BLOCK else 0)
+
+
+def _tokens_of_a_rank(info: dict[str, Any]) -> int:
+    states = info.get("internal_states")
+    first = states[0] if isinstance(states, list) and states else None
+    return count(first, "max_total_num_tokens") if isinstance(first, dict) else 0
+
+
+def _sources(info: dict[str, Any], url: str) -> dict[int, EventSource]:
+    try:
+        descriptor = msgspec.convert(info.get("kv_events"), Descriptor)
+    except msgspec.ValidationError:  # null, or of a shape that says nothing
+        return {}
+    return descriptor.sources(url)
