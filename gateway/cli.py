@@ -29,6 +29,10 @@ USAGE_STATUS = 2
 SIMULATED = {
     "demo": ("simworker.demo", "Simulated workers, a gateway and traffic"),
     "sim-worker": ("simworker.cli", "One simulated worker"),
+    "simulate": (
+        "simworker.simulate.cli",
+        "A trace replayed on a virtual clock: what would each policy do",
+    ),
 }
 
 

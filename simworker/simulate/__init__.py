@@ -1,0 +1,1 @@
+"""`kv-gateway simulate`: a workload replayed on a virtual clock, policy by policy."""

@@ -1,0 +1,197 @@
+"""The options of a simulation: one frozen record and its command line."""
+
+import argparse
+import math
+from pathlib import Path
+
+import msgspec
+
+from router.policy import POLICIES
+from simworker.simulate.faults import FAULTS, Fault, read_fault
+from simworker.simulate.synthetic import SYNTHETIC
+from simworker.simulate.worker import Speed
+
+FORMATS = ("mooncake", "azure")
+SYNTHETIC_PREFIX = "synthetic:"
+
+
+class SimulateOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is replayed on which fleet. Sizes in tokens, times in seconds."""
+
+    trace: Path | None = None
+    format: str = "synthetic:chat4"
+    workers: int = 8
+    cache_tokens: int = 307_328
+    block_size: int = 16
+    policies: tuple[str, ...] = ("kv_cache_aware",)
+    arrival_scale: float = 1.0
+    speed: Speed = Speed()
+    event_delay_s: float = 0.0
+    kv_events: bool = True
+    faults: tuple[Fault, ...] = ()
+    seed: int = 0
+    limit: int | None = None
+
+    @property
+    def synthetic(self) -> str | None:
+        """The name of the generator, if no file is replayed."""
+        if self.format.startswith(SYNTHETIC_PREFIX):
+            return self.format.removeprefix(SYNTHETIC_PREFIX)
+        return None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Every option of the command."""
+    names = ", ".join(sorted(SYNTHETIC))
+    add = parser.add_argument
+    add("--trace", type=Path, metavar="FILE", help="the trace to replay")
+    add(
+        "--format",
+        default="synthetic:chat4",
+        type=_format,
+        metavar="mooncake|azure|synthetic:NAME",
+        help=f"what --trace is, or what to replay in its place: {names} "
+        "(default: %(default)s)",
+    )
+    add("--workers", type=_whole, default=8, metavar="N", help="(default: 8)")
+    add(
+        "--cache-tokens",
+        type=_whole,
+        default=307_328,
+        metavar="N",
+        help="KV cache of each worker (default: %(default)s)",
+    )
+    add("--block-size", type=_whole, default=16, metavar="N", help="(default: 16)")
+    add(
+        "--policy",
+        choices=sorted(POLICIES),
+        default="kv_cache_aware",
+        help="how a worker is chosen (default: %(default)s)",
+    )
+    add("--compare", action="store_true", help="every policy, and a table on stderr")
+    add(
+        "--arrival-scale",
+        type=_positive,
+        default=1.0,
+        metavar="X",
+        help="arrival times are divided by X (default: 1)",
+    )
+    _add_worker_arguments(parser)
+    add("--seed", type=int, default=0, metavar="S", help="(default: 0)")
+    add(
+        "--limit",
+        type=_whole,
+        metavar="N",
+        help="only the first N requests (default: all)",
+    )
+
+
+def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
+    speed = Speed()
+    add = parser.add_argument
+    add(
+        "--prefill-rate",
+        type=_positive,
+        default=speed.prefill_rate,
+        metavar="R",
+        help="prompt tokens a worker prefills per second (default: %(default)s)",
+    )
+    add(
+        "--prefill-cost",
+        type=_not_negative,
+        default=speed.prefill_cost_s,
+        metavar="SECONDS",
+        help="of each prefill besides its tokens (default: %(default)s)",
+    )
+    add(
+        "--decode-rate",
+        type=_positive,
+        default=speed.decode_rate,
+        metavar="R",
+        help="tokens per second of one answer (default: %(default)s)",
+    )
+    add(
+        "--max-running",
+        type=_whole,
+        default=speed.max_running,
+        metavar="N",
+        help="requests a worker runs at once (default: %(default)s)",
+    )
+    add(
+        "--event-delay",
+        type=_not_negative,
+        default=0.0,
+        metavar="MS",
+        help="milliseconds until a KV event arrives (default: 0)",
+    )
+    add("--no-kv-events", action="store_true", help="the workers publish no events")
+    add(
+        "--fault",
+        type=_fault,
+        action="append",
+        default=[],
+        metavar="FAULT",
+        help=f"what goes wrong; repeatable: {', '.join(FAULTS)}",
+    )
+
+
+def from_args(args: argparse.Namespace) -> SimulateOptions:
+    """The record of a parsed command line."""
+    return SimulateOptions(
+        trace=args.trace,
+        format=args.format,
+        workers=args.workers,
+        cache_tokens=args.cache_tokens,
+        block_size=args.block_size,
+        policies=tuple(POLICIES) if args.compare else (args.policy,),
+        arrival_scale=args.arrival_scale,
+        speed=Speed(
+            prefill_rate=args.prefill_rate,
+            prefill_cost_s=args.prefill_cost,
+            decode_rate=args.decode_rate,
+            max_running=args.max_running,
+        ),
+        event_delay_s=args.event_delay / 1000,
+        kv_events=not args.no_kv_events,
+        faults=tuple(args.fault),
+        seed=args.seed,
+        limit=args.limit,
+    )
+
+
+def _format(text: str) -> str:
+    name = text.removeprefix(SYNTHETIC_PREFIX)
+    if text in FORMATS or (name != text and name in SYNTHETIC):
+        return text
+    known = [*FORMATS, *(SYNTHETIC_PREFIX + name for name in sorted(SYNTHETIC))]
+    raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(known)}")
+
+
+def _fault(text: str) -> Fault:
+    try:
+        return read_fault(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
+def _positive(text: str) -> float:
+    value = _not_negative(text)
+    if value == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not above 0")
+    return value
+
+
+def _not_negative(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+    if not math.isfinite(value) or value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not 0 or above")
+    return value
