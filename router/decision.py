@@ -41,12 +41,17 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decision would be, and what was weighed. Nothing is booked."""
+    """What a decision would be, and what was weighed. Nothing is booked.
+
+    `ids_reason` is why token ids would not go along.
+    """
 
     prompt_tokens: int
     workers: tuple[ExplainedCandidate, ...]
     chosen: WorkerId
     why: str
+    would_forward_ids: bool
+    ids_reason: str | None
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +100,7 @@ class Decision:
         "hit_tokens",
         "hops",
         "memory",
+        "no_ids",
         "outcome",
         "prompt_tokens",
         "rendering",
@@ -111,10 +117,12 @@ class Decision:
         best_hit_tokens: int,
         why: str,
         on_usage: Callable[[Usage], None],
+        no_ids: str | None,
     ) -> None:
         """`memory` is where its blocks are noted: a History for raw content.
 
-        `on_usage` is called once, with the usage of the finished request.
+        `on_usage` is called once, with the usage of the finished request. `no_ids` is
+        why its token ids do not go along; None: they do.
         """
         self.hops = (Hop(worker=candidate.worker, rank=candidate.rank),)
         self.rendering: Rendering | None = candidate.rendering
@@ -122,6 +130,7 @@ class Decision:
         self.hit_tokens = candidate.hit_tokens
         self.best_hit_tokens = best_hit_tokens
         self.why = why
+        self.no_ids = no_ids
         self.memory = memory
         self.outcome: Outcome | None = None
         self._booking = booking

@@ -1,31 +1,79 @@
 """May the ids of a rendered request go along to its worker?
 
-Records of what is known of each worker's rendering, written by whoever proves it.
+Ids go only where nothing speaks against them; whatever does has a fixed word. Proving
+that a worker renders alike is not done here, nor are ids looked at.
 """
 
-from typing import Literal
+from collections.abc import Collection
+from typing import Literal, get_args
 
-import msgspec
+from router.pool import WorkerPool
+from router.proof import NOT_ASKED, PENDING, Blocker, Proof
+from router.request import Forwardable, RouteRequest
+from router.worker import Worker
+
+__all__ = ["NOT_ASKED", "PENDING", "Blocker", "Forwarding", "Proof", "When", "Withheld"]
+
+When = Literal["all", "chosen", "never"]
+"""Ids go if every worker for the model is proven, if the chosen one is, or never."""
+
+Withheld = Literal[
+    "switched_off",
+    "no_workers",
+    "worker_blocked",  # a worker for the model is not proven
+    "shape_not_proven",  # what the request needs was not compared with this worker
+    "mode_in_prompt",  # a parser of a worker would have to read it in the text
+]
+"""Why ids stay here; a request's own reasons are `Forwardable.never`."""
+WITHHELD: tuple[Withheld, ...] = get_args(Withheld)
 
 
-class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker renders as this gateway does.
+class Forwarding:
+    """The rule, over the workers of a pool."""
 
-    `shapes` are the features of requests that were proven; None: whatever they have.
-    `reads_mode` is whether its reasoning parser reads the mode from the prompt's text,
-    which it does not see where ids are sent.
-    """
+    def __init__(self, pool: WorkerPool, when: When = "all") -> None:
+        self._pool = pool
+        self._when = when
 
-    by: Literal["digest", "probes"]
-    shapes: frozenset[str] | None = None
-    reads_mode: bool = False
+    def profiles(self, model: str | None) -> frozenset[str] | Withheld:
+        """The profiles whose ids may go to a worker now, or why there are none."""
+        if self._when == "never":
+            return "switched_off"
+        workers = self._pool.serving(model)
+        proven = [w for w in workers if isinstance(w.proof, Proof)]
+        if not workers:
+            return "no_workers"
+        if not proven or (self._when == "all" and len(proven) < len(workers)):
+            return "worker_blocked"
+        return frozenset(worker.profile for worker in proven)
+
+    def against(self, request: RouteRequest, chosen: Worker) -> str | None:
+        """What speaks against sending the ids of a request to a worker; None: nothing.
+
+        Only ready and suspect workers count, and the chosen one whatever it is.
+        """
+        prompt = request.forwardable.get(chosen.profile)
+        if prompt is None:
+            return request.no_ids or "worker_blocked"
+        if prompt.never is not None:
+            return prompt.never
+        if self._when == "never":
+            return "switched_off"
+        others = self._pool.serving(request.model) if self._when == "all" else ()
+        return _against(prompt, chosen, others)
 
 
-class Blocker(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a worker is sent no ids: a fixed word for metrics, and the particulars."""
-
-    reason: str
-    detail: str = ""
-
-
-NOT_ASKED = Blocker(reason="pending", detail="its rendering is not proven yet")
+def _against(
+    prompt: Forwardable, chosen: Worker, others: Collection[Worker]
+) -> Withheld | None:
+    proof = chosen.proof
+    if isinstance(proof, Blocker):
+        return "worker_blocked"
+    if not proof.covers(prompt.features):
+        return "shape_not_proven"
+    for worker in (chosen, *others):
+        if isinstance(worker.proof, Blocker):
+            return "worker_blocked"
+        if worker.proof.reads_mode and prompt.shows_mode:
+            return "mode_in_prompt"
+    return None

@@ -34,6 +34,7 @@ BUSY_S = 1.0
 MAX_BUSY_S = 30.0
 
 OUT_OF_ORDER = (WorkerState.suspect, WorkerState.down)
+SERVING = (WorkerState.ready, WorkerState.suspect)
 
 
 class NoCandidate(Exception):
@@ -136,6 +137,10 @@ class WorkerPool:
             elif its_class == best_class:
                 best.append(worker)
         return best
+
+    def serving(self, model: str | None) -> list[Worker]:
+        """The ready and suspect workers that list a model, or of all if none does."""
+        return [worker for worker in self._listing(model) if worker.state in SERVING]
 
     def _listing(self, model: str | None) -> Sequence[Worker]:
         workers = self._workers.values()

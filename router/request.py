@@ -37,6 +37,19 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
         return self.hashes if len(self.hashes) <= limit else self.hashes[:limit]
 
 
+class Forwardable(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides whether the ids of one profile may go along; not the ids.
+
+    `features` are those of its shape (`render.shape`), `never` is why ids are never
+    sent with this request, and `shows_mode` whether the prompt's text has marks that
+    tell a reasoning parser its mode.
+    """
+
+    features: frozenset[str] = frozenset()
+    never: str | None = None
+    shows_mode: bool = False
+
+
 class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for a decision.
 
@@ -46,7 +59,8 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     a completion) the longest is the one described. `prompt_tokens` is the size
     where neither is known, estimated by bytes / 4. `exclude` names the URLs of workers
     already tried. `rank` is a data-parallel rank the client chose; where no worker has
-    it, it is the worker's to refuse.
+    it, it is the worker's to refuse. `forwardable` has the profiles whose ids are at
+    hand; `no_ids` says in a word why not more.
     """
 
     model: str | None = None
@@ -59,6 +73,8 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     not_rendered: str | None = None
     exclude: frozenset[str] = frozenset()
     rank: int | None = None
+    forwardable: Mapping[str, Forwardable] = {}
+    no_ids: str | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

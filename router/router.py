@@ -10,6 +10,7 @@ from kvindex.history import History
 from kvindex.knowledge import OFFLOAD_WEIGHT, Knowledge
 from router.candidates import weigh
 from router.decision import Decision, ExplainedCandidate, Explanation
+from router.forwarding import Forwarding
 from router.policy import Candidate, Policy
 from router.pool import NoCandidate, WorkerPool
 from router.rate import OutputLength
@@ -25,12 +26,15 @@ class Router:
         pool: WorkerPool,
         policy: Policy,
         *,
+        forwarding: Forwarding | None = None,
         output: OutputLength | None = None,
         offload_weight: float = OFFLOAD_WEIGHT,
         on_match: Callable[[float], None] | None = None,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         """`output` is the expected length of answers, learnt as they finish.
+
+        `forwarding` is the rule by which ids go along; as it is by default if None.
 
         `offload_weight` is the worth of a held block that is not on the GPU. `on_match`
         is told the seconds each matching took, by `timer`.
@@ -40,6 +44,7 @@ class Router:
         self._timer = timer
         self._pool = pool
         self._policy = policy
+        self._forwarding = forwarding or Forwarding(pool)
         self._output = output or OutputLength()
         self._turn = 0
 
@@ -64,17 +69,21 @@ class Router:
             best_hit_tokens=max(candidate.hit_tokens for candidate in candidates),
             why=self._why(chosen, candidates, request),
             on_usage=self._learn,
+            no_ids=self._forwarding.against(request, chosen.worker),
         )
 
     def explain(self, request: RouteRequest) -> Explanation:
         """What `decide` would choose now, booking nothing. Raise NoCandidate."""
         candidates = self._candidates(request)
         chosen = candidates[self._policy.choose(candidates)]
+        no_ids = self._forwarding.against(request, chosen.worker)
         return Explanation(
             prompt_tokens=chosen.prompt_tokens,
             workers=tuple(_explained(candidate) for candidate in candidates),
             chosen=WorkerId(url=chosen.worker.url, rank=chosen.rank),
             why=self._why(chosen, candidates, request),
+            would_forward_ids=no_ids is None,
+            ids_reason=no_ids,
         )
 
     def _candidates(self, request: RouteRequest) -> list[Candidate]:

@@ -10,9 +10,9 @@ import msgspec
 
 from kvindex.history import History
 from kvindex.knowledge import Knowledge
-from router.forwarding import NOT_ASKED, Blocker, Proof
 from router.ledger import Ledger
 from router.models import ListedModel, ModelName
+from router.proof import NOT_ASKED, Blocker, Proof
 from router.rate import PrefillRate
 
 DEFAULT_BLOCK_SIZE = 16
