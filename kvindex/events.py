@@ -1,4 +1,4 @@
-"""KV-cache events as every engine means them: stored, removed, cleared.
+"""KV-cache events as every engine means them: stored, removed, moved, cleared, created.
 
 Engine-neutral records only. What one engine's bytes look like is in `wire/`; what an
 event does to the index is in `holder.py`.
@@ -38,6 +38,10 @@ class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
     group_kind: str | None = None
     locality: str | None = None
     session_id: str | None = None
+    salt: str | None = None
+    window: int | None = None
+    foreign: bool = False
+    from_root: bool = False
 
     def ids_of(self, position: int) -> bytes:
         """The token ids of one block."""
@@ -46,19 +50,43 @@ class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlockRemoved(msgspec.Struct, frozen=True, kw_only=True):
-    """One copy of each named block is gone from `medium`."""
+    """One copy of each named block is gone: from `medium`, or from `any_medium`.
+
+    The latter is for engines that keep a block in one medium at a time and do not say
+    in which it was.
+    """
 
     hashes: tuple[EngineHash, ...]
     medium: str | None = None
     group: int | None = None
     locality: str | None = None
+    window: int | None = None
+    any_medium: bool = False
+
+
+class BlockUpdated(msgspec.Struct, frozen=True, kw_only=True):
+    """A block moved from one medium to another; both None: it stays where it is."""
+
+    hash: EngineHash
+    medium_before: str | None = None
+    medium: str | None = None
+    group: int | None = None
+    window: int | None = None
 
 
 class AllBlocksCleared(msgspec.Struct, frozen=True):
     """The worker's cache is empty, whatever it held."""
 
 
-KVEvent = BlockStored | BlockRemoved | AllBlocksCleared
+class CacheCreated(msgspec.Struct, frozen=True, kw_only=True):
+    """The worker has just made its cache, of so many blocks per medium."""
+
+    blocks_per_level: tuple[int, ...] = ()
+    group: int | None = None
+    window: int | None = None
+
+
+KVEvent = BlockStored | BlockRemoved | BlockUpdated | AllBlocksCleared | CacheCreated
 
 
 class EventBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +126,7 @@ def take_apart(event: BlockStored, model: str) -> BlockKeys:
     adapter = event.adapter
     if adapter is None and event.adapter_id is not None:
         adapter = f"\x00{event.adapter_id}"
-    salt: str | None = None
+    salt = event.salt
     media: dict[int, bytes] = {}
     for position, keys in enumerate(event.extra_keys or ()):
         if not keys:
@@ -106,7 +134,7 @@ def take_apart(event: BlockStored, model: str) -> BlockKeys:
         left = list(keys)
         if event.adapter is not None and event.adapter in left:
             left.remove(event.adapter)
-        if position == 0 and event.parent is None:
+        if position == 0 and event.parent is None and salt is None:
             salt = next((key for key in left if isinstance(key, str)), None)
             if salt is not None:
                 left.remove(salt)
