@@ -35,7 +35,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     `variables` are the further variables the template reads; `continue_final_message`
     leaves the last message open, for the model to go on with. `bare_tools` are
     what a template is given that fails with the tools; `appended` is text that follows
-    the prompt and is encoded apart from it.
+    the prompt and is encoded apart from it. `replaced` are jinja2's own globals that
+    a release of transformers replaces (`switches.py`).
     """
 
     template: ChatTemplate
@@ -47,6 +48,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     variables: Mapping[str, object]
     bare_tools: list[Json] | None = None
     appended: str = ""
+    replaced: Mapping[str, object] = {}
 
     def text(self, special_tokens: Mapping[str, str]) -> str:
         """The prompt; raises Unrenderable.
@@ -55,9 +57,12 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
         and the text is cut where the mark comes out.
         """
         messages = self.messages
+        final = ""
         if self.continue_final_message:
-            messages = [*messages[:-1], _marked(messages[-1])]
+            marked, final = _marked(messages[-1])
+            messages = [*messages[:-1], marked]
         context = {
+            **self.replaced,
             **special_tokens,
             **self.variables,
             "messages": messages,
@@ -71,24 +76,27 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
             if self.bare_tools is None:
                 raise
             text = self.template.render({**context, "tools": self.bare_tools})
-        return _cut_at_mark(text) if self.continue_final_message else text
+        return _cut_at_mark(text, final) if self.continue_final_message else text
 
 
-def _marked(message: Json) -> Json:
+def _marked(message: Json) -> tuple[Json, str]:
+    """The message with the mark behind its text, and that text."""
     content = message.get("content")
     if isinstance(content, str):
-        return {**message, "content": content + MARK}
+        return {**message, "content": content + MARK}, content
     parts = list(content or [])
     for index in reversed(range(len(parts))):
         if "text" in parts[index]:
-            parts[index] = {**parts[index], "text": parts[index]["text"] + MARK}
-            return {**message, "content": parts}
+            final: str = parts[index]["text"]
+            parts[index] = {**parts[index], "text": final + MARK}
+            return {**message, "content": parts}, final
     raise Unrenderable("template_error", "the final message has no text to continue")
 
 
-def _cut_at_mark(text: str) -> str:
+def _cut_at_mark(text: str, final: str) -> str:
     end = text.rfind(MARK.strip())
-    if end < 0:
+    # A template may also rewrite it: cut reasoning out of it, for one.
+    if end < 0 or final.strip() not in text:
         raise Unrenderable("template_error", "the template drops the final message")
     # A template that trims its messages has trimmed the mark's space too.
     trimmed = not text.startswith(MARK, end)

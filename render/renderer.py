@@ -32,7 +32,7 @@ from render.profile import PROFILES, Profile
 from render.prompt import Prompt, Rendered, packed, truncated
 from render.responses import chat_body
 from render.rules import AnswerRules
-from render.switches import SWITCHES, switched
+from render.switches import SWITCHES, switched, switched_globals
 from render.template import MAX_TEXT, ChatTemplates
 
 MiB = 1024 * 1024
@@ -132,6 +132,16 @@ class Renderer:
         return self._encoder.name
 
     @property
+    def server_template(self) -> str | None:
+        """The source of the chat template given at load, if one was."""
+        return self._templates.given_source
+
+    @property
+    def switches(self) -> list[str]:
+        """What newer releases of transformers do, as done here (`switches.py`)."""
+        return sorted(self._switches)
+
+    @property
     def vocabulary_size(self) -> int:
         """The number of ids the tokenizer knows."""
         return self._encoder.vocabulary_size
@@ -173,8 +183,11 @@ class Renderer:
             defaults=self.default_chat_template_kwargs,
         )
         if self._switches:
-            shown = switched(conversation.messages, self._switches)
-            conversation = msgspec.structs.replace(conversation, messages=shown)
+            conversation = msgspec.structs.replace(
+                conversation,
+                messages=switched(conversation.messages, self._switches),
+                replaced=switched_globals(self._switches),
+            )
         return Prompt(
             text=conversation.text(self.model.special_tokens),
             special=special,

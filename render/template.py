@@ -54,7 +54,7 @@ class ChatTemplate:
         self.knows_developer = any(
             quoted in source for quoted in ('"developer"', "'developer'")
         )
-        self._compiled = environment.from_string(source)
+        self._compiled = environment.from_string(parsed)
 
     def render(self, context: Mapping[str, object]) -> str:
         """The text for these variables; raises Unrenderable("template_error")."""
@@ -146,6 +146,11 @@ class ChatTemplates:
             if name in self._tokenizer:
                 return self._tokenizer[name]
         raise Unrenderable("no_template", "the model has no usable chat template")
+
+    @property
+    def given_source(self) -> str | None:
+        """The source of the template that overrides the model's."""
+        return self._given.source if self._given is not None else None
 
     def sources(self) -> str:
         """The text of all templates: which tokens they write can be seen in it."""
