@@ -102,6 +102,15 @@ class Renderers:
         )
 
     @property
+    def loaded(self) -> list[Renderer]:
+        """A renderer of each model, under one profile; a model with two names, twice.
+
+        For the others see `find`.
+        """
+        loaded = [*self._by_name.values(), *([self._for_any] if self._for_any else [])]
+        return [by_profile[DEFAULT_PROFILE] for by_profile in loaded]
+
+    @property
     def names(self) -> list[str]:
         """The model names that renderers were loaded for by name."""
         return list(self._by_name)

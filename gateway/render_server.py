@@ -1,14 +1,14 @@
 """The render server: one model's render endpoints, on a CPU and without workers."""
 
-from importlib.metadata import version
-from typing import Any
+import asyncio
 
 import msgspec
 from aiohttp import web
 
-from gateway import answers
+from gateway import answers, server_info
 from gateway.access import check_api_key
 from gateway.errors import ConfigError, NotFound
+from gateway.fingerprints import Fingerprints
 from gateway.guard import Guard, Handler
 from gateway.loading import load_renderer
 from gateway.metrics import CONTENT_TYPE, ServerMetrics
@@ -17,9 +17,6 @@ from gateway.render_endpoints import DEADLINE_S, RenderEndpoints
 from gateway.shared_config import DEFAULT_PROFILE
 from gateway.threads import Threads
 from render import ModelNotFound, RenderOptions, RenderService
-
-SCHEMA_VERSION = 1
-"""Of the render answers, as TensorRT-LLM counts them."""
 
 
 class RenderServer:
@@ -30,7 +27,11 @@ class RenderServer:
         self.config = config
         self.metrics = ServerMetrics()
         self.service = _load(config)
-        self.info = _server_info(self.service)
+        renderer = self.service.renderer
+        self.fingerprints = Fingerprints(
+            config, loaded=lambda: [renderer], find=lambda _: renderer
+        )
+        self._learning: asyncio.Task[None] | None = None
         self.threads = Threads(
             threads=config.render_threads,
             queue=config.render_queue,
@@ -39,6 +40,7 @@ class RenderServer:
 
     async def start(self) -> web.Application:
         """The application to serve."""
+        self._learning = asyncio.create_task(self.fingerprints.run())
         # Bodies have their own limit (gateway.body); aiohttp's would cut them first.
         app = web.Application(client_max_size=0)
         flat = self.config.render_dialect == "trtllm"
@@ -56,7 +58,7 @@ class RenderServer:
         endpoints.add_render_routes(guard)
         endpoints.add_tokenizer_routes(guard)
         guard.add("GET", "/v1/models", _saying(self.service.models()), "models")
-        guard.add("GET", "/server_info", _saying(self.info), "server_info")
+        guard.add("GET", "/server_info", self._server_info, "server_info")
         guard.add("GET", "/metrics", self._exposition, "metrics")
         guard.add("*", r"/{path:[\s\S]*}", _nothing, "other")
         guard.or_else(_nothing, "other")
@@ -65,6 +67,10 @@ class RenderServer:
     async def stop(self) -> None:
         """Stop rendering; what is being rendered is left to end by itself."""
         self.threads.close()
+        self.fingerprints.close()
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.wait({self._learning})
 
     @property
     def busy(self) -> bool:
@@ -78,6 +84,11 @@ class RenderServer:
     def _check_key(self, request: web.Request) -> None:
         if self.config.api_key is not None:
             check_api_key(request.headers.get("Authorization"), self.config.api_key)
+
+    async def _server_info(self, request: web.Request, identity: bytes) -> web.Response:
+        fingerprint = self.fingerprints.of(self.service.renderer)
+        told = server_info.of_render_server(self.service, fingerprint)
+        return answers.json(told, identity)
 
     async def _exposition(self, request: web.Request, identity: bytes) -> web.Response:
         return answers.own(await self.metrics.exposition(), identity, CONTENT_TYPE)
@@ -100,27 +111,6 @@ def _load(config: RenderConfig) -> RenderService:
         dialect=config.render_dialect,
     )
     return RenderService(renderer, options)
-
-
-def _server_info(service: RenderService) -> dict[str, Any]:
-    """`GET /server_info`: what renders here, in TensorRT-LLM's shape."""
-    options, renderer = service.options, service.renderer
-    return {
-        "role": "renderer",
-        "model": options.served_model_names[0],
-        "schema_version": SCHEMA_VERSION,
-        "render_fingerprint": None,
-        "info": {
-            "version": version("kv-gateway"),
-            "profile": renderer.profile,
-            "dialect": options.dialect,
-            "encoder": renderer.encoder_name,
-            "jinja2": version("jinja2"),
-            "max_model_len": options.max_model_len,
-            "reasoning_parser": options.reasoning_parser,
-            "tool_parser": options.tool_call_parser,
-        },
-    }
 
 
 def _saying(value: object) -> Handler:

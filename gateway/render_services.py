@@ -82,6 +82,14 @@ class RenderServices:
             self._services[key] = service
         return service
 
+    def models(self) -> list[str]:
+        """The models by their base names; the rendered one where none has a name."""
+        listed = [
+            name.base for worker in self._pool.workers for name in worker.names.values()
+        ]
+        names = dict.fromkeys([*listed, *self._renderers.names])
+        return list(names) or [r.model.name for r in self._renderers.loaded]
+
     def _options(self, key: _Key) -> RenderOptions:
         config = self._config
         return RenderOptions(
