@@ -7,16 +7,19 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any
 
 import aiohttp
 from aiohttp import web
 
+from gateway import server_info
 from gateway.account import Accounts
 from gateway.admin import Admin
 from gateway.config import Config, worker_specs
 from gateway.describe import Describer
 from gateway.exchange import Timeouts
 from gateway.feeds import EventSockets
+from gateway.fingerprints import Fingerprints
 from gateway.gauges import Gauges
 from gateway.guard import Guard
 from gateway.handlers import Handlers
@@ -82,6 +85,11 @@ class Gateway:
         self.render_services = RenderServices(
             config, self.pool, self.renderers, self.monitor.max_model_len
         )
+        self.fingerprints = Fingerprints(
+            config,
+            loaded=lambda: self.renderers.loaded,
+            find=lambda model: self.renderers.find(model, model),
+        )
         self.admin = Admin(
             pool=self.pool,
             indexes=self.indexes,
@@ -116,6 +124,7 @@ class Gateway:
         stack.callback(self._render_pool.close)
         stack.callback(self._threads.close)
         stack.callback(self._sockets.close)
+        stack.callback(self.fingerprints.close)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         self.upstreams = Upstreams(
             timeouts=Timeouts(
@@ -137,6 +146,7 @@ class Gateway:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._kept("housekeeping", housekeeping.run))
             tasks.create_task(self._kept("lag", housekeeping.watch_loop))
+            tasks.create_task(self._kept("fingerprints", self.fingerprints.run))
             for worker in self.pool.workers:
                 watch = functools.partial(self.monitor.watch, session, worker)
                 tasks.create_task(self._kept(f"contact with {worker.url}", watch))
@@ -175,6 +185,7 @@ class Gateway:
             describer=describer,
             proxy=proxy,
             admin=self.admin,
+            server_info=self._server_info,
             metrics=self.metrics,
         )
         # Bodies have their own limit (gateway.body); aiohttp's would cut them first.
@@ -183,6 +194,9 @@ class Gateway:
             self._add_render_routes(app)
         handlers.add_to(Guard(app, self.metrics))
         return app
+
+    def _server_info(self) -> dict[str, Any]:
+        return server_info.of_gateway(self.render_services, self.fingerprints)
 
     def _add_render_routes(self, app: web.Application) -> None:
         dialect = self.config.render_dialect

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
 
 from aiohttp import web
 
@@ -47,6 +48,7 @@ class Handlers:
         describer: Describer,
         proxy: Proxy,
         admin: Admin,
+        server_info: Callable[[], Mapping[str, Any]],
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -54,6 +56,7 @@ class Handlers:
         self._describer = describer
         self._proxy = proxy
         self._admin = admin
+        self._server_info = server_info
         self._metrics = metrics
         self._clock = clock
 
@@ -69,6 +72,7 @@ class Handlers:
             "/health": (self._health, "health"),
             "/ready": (self._ready, "ready"),
             "/metrics": (self._exposition, "metrics"),
+            "/server_info": (self._info, "server_info"),
             "/gateway/workers": (self._workers, "workers"),
             "/gateway/index": (self._index, "index"),
         }
@@ -160,6 +164,9 @@ class Handlers:
         self, request: web.Request, identity: bytes
     ) -> web.StreamResponse:
         return answers.own(await self._metrics.exposition(), identity, CONTENT_TYPE)
+
+    async def _info(self, request: web.Request, identity: bytes) -> web.StreamResponse:
+        return answers.json(self._server_info(), identity)
 
     async def _workers(
         self, request: web.Request, identity: bytes
