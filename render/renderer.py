@@ -142,16 +142,6 @@ class Renderer:
         return sorted(self._switches)
 
     @property
-    def server_template(self) -> str | None:
-        """The source of the chat template given at load, if one was."""
-        return self._templates.given_source
-
-    @property
-    def switches(self) -> list[str]:
-        """What newer releases of transformers do, as done here (`switches.py`)."""
-        return sorted(self._switches)
-
-    @property
     def vocabulary_size(self) -> int:
         """The number of ids the tokenizer knows."""
         return self._encoder.vocabulary_size

@@ -152,11 +152,6 @@ class ChatTemplates:
         """The source of the template that overrides the model's."""
         return self._given.source if self._given is not None else None
 
-    @property
-    def given_source(self) -> str | None:
-        """The source of the template that overrides the model's."""
-        return self._given.source if self._given is not None else None
-
     def sources(self) -> str:
         """The text of all templates: which tokens they write can be seen in it."""
         templates = [self._given, self._processor, *self._tokenizer.values()]
