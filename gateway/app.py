@@ -35,6 +35,7 @@ from gateway.rendering import RenderPool
 from gateway.threads import Threads
 from gateway.upstream import Upstreams
 from kvindex.index import Indexes
+from router.forwarding import Forwarding
 from router.policy import POLICIES
 from router.pool import WorkerPool
 from router.router import Router
@@ -66,9 +67,11 @@ class Gateway:
             self.pool.add(spec)
         self.renderers = Renderers(config)
         self.renderers.load_configured()
+        self.forwarding = Forwarding(self.pool, config.forward_when)
         self.router = Router(
             self.pool,
             POLICIES[config.policy](random.Random()),
+            forwarding=self.forwarding,
             offload_weight=config.offload_weight,
             on_match=self.metrics.match_seconds.observe,
         )
@@ -171,6 +174,7 @@ class Gateway:
             render_pool=self._render_pool,
             metrics=self.metrics,
             render=self.config.render != "never",
+            forwarding=self.forwarding,
         )
         proxy = Proxy(
             router=self.router,

@@ -21,6 +21,7 @@ from gateway.values import (
     size,
     worker_urls,
 )
+from router.forwarding import When
 from router.worker import WorkerSpec
 
 Policy = Literal["kv_cache_aware", "least_loaded", "round_robin", "random"]
@@ -129,6 +130,13 @@ class Config(SharedConfig, frozen=True, kw_only=True):
             "/v1/responses/render here; off: a worker does"
         ),
     ] = True
+    forward_when: Annotated[
+        When,
+        option(
+            "token ids go along with a chat if every worker for its model is proven "
+            "to render as the gateway does, if the chosen one is, or never"
+        ),
+    ] = "all"
     connect_timeout: Annotated[
         float,
         option("seconds to connect to a worker", metavar="SECONDS", parse=positive),

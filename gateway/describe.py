@@ -6,15 +6,18 @@ cut into pieces that are hashed like blocks, so that equal beginnings still meet
 """
 
 import time
+from collections.abc import Collection, Mapping
 
 import msgspec
 
 from gateway.metrics import Metrics
 from gateway.models import Renderers
 from gateway.peek import Peeked
-from gateway.prompt import Kind, Prompt, render
+from gateway.prompt import Ids, Kind, Prompt, render
 from gateway.rendering import LATE, NotRendered, RenderPool
 from kvindex.blocks import Namespace, chain
+from render import Rendered
+from router.forwarding import Forwarding
 from router.pool import WorkerPool
 from router.request import (
     CONTENT_PIECE_BYTES,
@@ -31,6 +34,15 @@ NO_MODEL = "no_model"
 SWITCHED_OFF = "switched_off"
 ENCODED_BODY = "encoded_body"
 OTHER_ENDPOINT = "endpoint"
+NOT_RENDERED = "not_rendered"
+SIGNED_BODY = "signed_body"
+
+
+class Described(msgspec.Struct, frozen=True):
+    """A request as the router sees it, and the ids that may go along, by profile."""
+
+    route: RouteRequest
+    ids: Mapping[str, Ids] = {}
 
 
 class Describer:
@@ -44,43 +56,55 @@ class Describer:
         render_pool: RenderPool,
         metrics: Metrics,
         render: bool,
+        forwarding: Forwarding,
     ) -> None:
         self._pool = pool
         self._renderers = renderers
         self._render_pool = render_pool
         self._metrics = metrics
         self._rendering = render
+        self._forwarding = forwarding
 
     async def describe(
-        self, body: bytes, peeked: Peeked, kind: Kind, *, counted: bool = True
-    ) -> RouteRequest:
+        self,
+        body: bytes,
+        peeked: Peeked,
+        kind: Kind,
+        *,
+        counted: bool = True,
+        editable: bool = True,
+    ) -> Described:
         """Describe an inference request; never raises for what is in it.
 
-        Its times go into the metrics if `counted`.
+        Its times go into the metrics if `counted`; ids may go along if `editable`.
         """
         if peeked.problem is not None:
-            return self.unrendered(len(body), peeked, peeked.problem)
+            return Described(self.unrendered(len(body), peeked, peeked.problem))
         namespace = self._pool.resolve(peeked.model, peeked.cache_salt)
+        no_ids = self._no_ids(peeked.model, kind, editable=editable)
+        forward = frozenset[str]()
+        if no_ids is None:
+            forward = self._forwarding.profiles(peeked.model)
         begun = time.perf_counter()
         try:
-            prompt = await self._render(body, peeked, namespace, kind)
+            prompt = await self._render(body, peeked, namespace, kind, forward)
         except NotRendered as reason:
             if counted and reason.reason == LATE:
                 self._metrics.render_seconds.observe(time.perf_counter() - begun)
-            return self.unrendered(len(body), peeked, reason.reason)
-        rendered = prompt.rendered
+            return Described(self.unrendered(len(body), peeked, reason.reason))
         if counted:
-            self._metrics.render_seconds.observe(time.perf_counter() - begun)
-            self._metrics.template_seconds.observe(rendered.template_s)
-            self._metrics.tokenize_seconds.observe(rendered.tokenize_s)
-        return RouteRequest(
+            self._count(prompt.rendered, time.perf_counter() - begun)
+        route = RouteRequest(
             model=peeked.model,
             renderings=prompt.blocks,
-            prompt_tokens=len(rendered),
+            prompt_tokens=len(prompt.rendered),
             prompts=prompt.count,
             max_tokens=_output_limit(peeked),
             stream=peeked.stream,
+            forwardable=prompt.forwardable,
+            no_ids=no_ids,
         )
+        return Described(route, prompt.ids)
 
     def unrendered(self, size: int, peeked: Peeked, reason: str) -> RouteRequest:
         """Describe a body of `size` bytes by its raw content, if it shows any."""
@@ -92,10 +116,27 @@ class Describer:
             max_tokens=_output_limit(peeked),
             stream=peeked.stream,
             not_rendered=reason,
+            no_ids=OTHER_ENDPOINT if reason == OTHER_ENDPOINT else NOT_RENDERED,
         )
 
+    def _no_ids(self, model: str | None, kind: Kind, *, editable: bool) -> str | None:
+        """Why no ids go along with a body like this, whatever is in it."""
+        if kind != "chat":
+            return OTHER_ENDPOINT
+        return self._forwarding.blocked(model) if editable else SIGNED_BODY
+
+    def _count(self, rendered: Rendered, took_s: float) -> None:
+        self._metrics.render_seconds.observe(took_s)
+        self._metrics.template_seconds.observe(rendered.template_s)
+        self._metrics.tokenize_seconds.observe(rendered.tokenize_s)
+
     async def _render(
-        self, body: bytes, peeked: Peeked, namespace: Namespace, kind: Kind
+        self,
+        body: bytes,
+        peeked: Peeked,
+        namespace: Namespace,
+        kind: Kind,
+        forward: Collection[str],
     ) -> Prompt:
         if not self._rendering:
             raise NotRendered(SWITCHED_OFF)
@@ -108,10 +149,12 @@ class Describer:
         if not renderers:
             raise NotRendered(NO_MODEL)
         root = namespace.root()
+
         # Hashing, too, is done in the thread: a million tokens take ten milliseconds.
-        return await self._render_pool.run(
-            lambda: render(renderers, body, kind, keys=keys, root=root), len(body)
-        )
+        def work() -> Prompt:
+            return render(renderers, body, kind, keys=keys, root=root, forward=forward)
+
+        return await self._render_pool.run(work, len(body))
 
 
 def kind_of(peeked: Peeked) -> Kind | None:

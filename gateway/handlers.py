@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from gateway import answers
@@ -14,6 +15,7 @@ from gateway.config import Config
 from gateway.describe import (
     ENCODED_BODY,
     OTHER_ENDPOINT,
+    Described,
     Describer,
     kind_of,
 )
@@ -21,9 +23,10 @@ from gateway.errors import BadRequest, NotFound
 from gateway.guard import Guard
 from gateway.headers import target
 from gateway.metrics import CONTENT_TYPE, Metrics
+from gateway.outgoing import Outgoing
 from gateway.peek import Peeked, peek
 from gateway.prompt import Kind
-from gateway.proxy import Outgoing, Proxy
+from gateway.proxy import Proxy
 from router.request import RouteRequest
 
 CHAT = "chat_completions"
@@ -36,6 +39,10 @@ ROUTED: Mapping[str, Kind] = {
     RESPONSES: "responses",
 }
 """How the body of each inference endpoint is rendered."""
+SIGNATURES = frozenset(
+    {"Content-MD5", "Digest", "Content-Digest", "Repr-Digest", "Signature"}
+)
+"""Headers that hold for the client's very bytes: these are not added to."""
 
 
 class Handlers:
@@ -103,11 +110,13 @@ class Handlers:
     ) -> web.StreamResponse:
         begun = self._clock()
         body = await bodies.read(request, self._config.max_body)
-        route = await self._route(request, body, ROUTED[endpoint])
-        outgoing = _outgoing(
-            request, identity, endpoint, body, len(body), begun, route.prompts
+        described = await self._describe(request, body, ROUTED[endpoint])
+        outgoing = msgspec.structs.replace(
+            _outgoing(request, identity, endpoint, body, len(body), begun),
+            prompts=described.route.prompts,
+            ids=described.ids,
         )
-        return await self._forward(request, outgoing, route)
+        return await self._forward(request, outgoing, described.route)
 
     async def _forward(
         self, request: web.Request, outgoing: Outgoing, route: RouteRequest
@@ -116,13 +125,17 @@ class Handlers:
             self._metrics.not_rendered.labels(route.not_rendered).inc()
         return await self._proxy.forward(request, outgoing, route)
 
-    async def _route(
+    async def _describe(
         self, request: web.Request, body: bytes, kind: Kind
-    ) -> RouteRequest:
+    ) -> Described:
         if "Content-Encoding" in request.headers:
             # The worker's to read; it is not decompressed here.
-            return self._describer.unrendered(len(body), Peeked(), ENCODED_BODY)
-        return await self._describer.describe(body, await peek(body), kind)
+            described = self._describer.unrendered(len(body), Peeked(), ENCODED_BODY)
+            return Described(described)
+        editable = SIGNATURES.isdisjoint(request.headers)
+        return await self._describer.describe(
+            body, await peek(body), kind, editable=editable
+        )
 
     async def _other(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         """Proxy an inference path as it is; JSON is looked into, the rest streamed."""
@@ -189,8 +202,8 @@ class Handlers:
         kind = kind_of(peeked)
         if kind is None:
             raise BadRequest("the body has neither messages nor a prompt nor input")
-        route = await self._describer.describe(body, peeked, kind, counted=False)
-        return answers.json(self._admin.explain(route), identity)
+        described = await self._describer.describe(body, peeked, kind, counted=False)
+        return answers.json(self._admin.explain(described.route), identity)
 
     def _check_admin(self, request: web.Request) -> None:
         peername = request.transport and request.transport.get_extra_info("peername")
@@ -206,7 +219,6 @@ def _outgoing(
     body: bytes | AsyncIterator[bytes],
     length: int | None,
     begun: float,
-    prompts: int = 1,
 ) -> Outgoing:
     return Outgoing(
         method=request.method,
@@ -217,5 +229,4 @@ def _outgoing(
         length=length,
         endpoint=endpoint,
         begun=begun,
-        prompts=prompts,
     )

@@ -160,6 +160,12 @@ class Metrics(ServerMetrics):
         self.not_rendered = self._counter(
             "not_rendered", "Requests routed without token ids", ("reason",)
         )
+        self.forwarded = self._counter(
+            "forwarded",
+            "Requests sent to a worker, by whether token ids went along: forwarded, "
+            "withheld (why), or resent without after they were refused",
+            ("outcome", "reason"),
+        )
         self.retries = self._counter(
             "retries", "Requests sent a second time", ("reason",)
         )

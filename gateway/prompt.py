@@ -1,16 +1,39 @@
-"""A body as the candidates see it: rendered by each engine's rules, cut into blocks."""
+"""A body as the candidates see it: rendered by each engine's rules, cut into blocks.
 
-from collections.abc import Iterable, Mapping
+Where a worker may be sent the ids, they are made ready here, too, in the same thread.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 import msgspec
 
+from gateway.splice import Edit, encoded, place
 from kvindex.blocks import chain
 from render import Rendered, Renderer, Unrenderable
-from router.request import Rendering
+from render.body import read_object
+from render.shape import shape_of
+from router.request import Forwardable, Rendering
 
 Kind = Literal["chat", "completion", "responses"]
 """How a body is rendered."""
+
+
+UNPLACEABLE = "ids_field"
+"""The client uses the field that ids would go in."""
+MODE_MARK = "think>"
+"""In all marks that tell a reasoning parser its mode; also in a text about them."""
+
+
+class Ids(msgspec.Struct, frozen=True, kw_only=True):
+    """Ids ready to go along: as JSON, and where an engine takes them in the body."""
+
+    edit: Edit
+    encoded: bytes
+
+    def into(self, body: bytes) -> bytes:
+        """The client's body with the ids in it."""
+        return self.edit.apply(body, self.encoded)
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +44,10 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """(profile, block size) -> blocks; without the profiles that refuse the body."""
     count: int
     """Prompts in the body; of several, this is the longest."""
+    forwardable: dict[str, Forwardable] = {}
+    """By profile, of those that were asked for."""
+    ids: dict[str, Ids] = {}
+    """By profile, where they may go along."""
 
 
 def render(
@@ -30,32 +57,72 @@ def render(
     *,
     keys: Iterable[tuple[str, int]],
     root: int,
+    forward: Collection[str] = (),
 ) -> Prompt:
     """Render a body by each profile; blocks for each (profile, block size) in `keys`.
 
-    Raises Unrenderable where no profile renders it.
+    Ids of a chat are made ready for the profiles in `forward`. Raises Unrenderable
+    where no profile renders it.
     """
+    given = read_object(body) if forward and kind == "chat" else None
     prompts: dict[str, Prompt] = {}
     refused: Unrenderable | None = None
     for profile, renderer in renderers.items():
         sizes = [size for of, size in keys if of == profile]
         try:
-            prompts[profile] = _one(renderer, body, kind, sizes, root)
+            prompt = _one(renderer, given or body, kind, sizes, root)
         except Unrenderable as error:
             refused = refused or error
+            continue
+        if given is not None and profile in forward:
+            prompt = _with_ids(prompt, renderer, body, given)
+        prompts[profile] = prompt
     if not prompts:
         raise refused or Unrenderable("bad_prompt", "no prompt")
-    first = next(iter(prompts.values()))
-    together = {
-        key: blocks
-        for prompt in prompts.values()
-        for key, blocks in prompt.blocks.items()
-    }
-    return msgspec.structs.replace(first, blocks=together)
+    return _together(list(prompts.values()))
+
+
+def _together(prompts: list[Prompt]) -> Prompt:
+    """What is known of all profiles; the first one's prompt stands for all."""
+    blocks: dict[tuple[str, int], Rendering] = {}
+    forwardable: dict[str, Forwardable] = {}
+    ids: dict[str, Ids] = {}
+    for prompt in prompts:
+        blocks |= prompt.blocks
+        forwardable |= prompt.forwardable
+        ids |= prompt.ids
+    return msgspec.structs.replace(
+        prompts[0], blocks=blocks, forwardable=forwardable, ids=ids
+    )
+
+
+def _with_ids(
+    prompt: Prompt, renderer: Renderer, body: bytes, given: Mapping[str, object]
+) -> Prompt:
+    profile = renderer.profile
+    shape = shape_of(given, profile)
+    never: str | None = shape.never
+    edit = None
+    if never is None:
+        edit = place(body, given, renderer.answers.ids_field)
+        never = UNPLACEABLE if edit is None else None
+    forwardable = Forwardable(
+        features=shape.features,
+        never=never,
+        shows_mode=MODE_MARK in (prompt.rendered.text or ""),
+    )
+    ids = {}
+    if edit is not None:
+        ids[profile] = Ids(edit=edit, encoded=encoded(prompt.rendered.token_ids))
+    return msgspec.structs.replace(prompt, forwardable={profile: forwardable}, ids=ids)
 
 
 def _one(
-    renderer: Renderer, body: bytes, kind: Kind, sizes: Iterable[int], root: int
+    renderer: Renderer,
+    body: bytes | Mapping[str, object],
+    kind: Kind,
+    sizes: Iterable[int],
+    root: int,
 ) -> Prompt:
     prompts = _prompts(renderer, body, kind)
     # Several prompts go to one worker: the longest weighs most.
@@ -73,7 +140,9 @@ def _one(
     return Prompt(rendered=longest, blocks=blocks, count=len(prompts))
 
 
-def _prompts(renderer: Renderer, body: bytes, kind: Kind) -> list[Rendered]:
+def _prompts(
+    renderer: Renderer, body: bytes | Mapping[str, object], kind: Kind
+) -> list[Rendered]:
     """At least one prompt."""
     if kind == "chat":
         return [renderer.render_chat(body)]

@@ -6,47 +6,21 @@ connection that was already closed) or said it is busy (429, 503). Everything el
 the client's to know.
 """
 
-from collections.abc import AsyncIterator
-
 import msgspec
 from aiohttp import web
 
 from gateway.account import Account, Accounts
 from gateway.errors import ConnectFailed, GatewayError, NoWorker, StaleConnection
-from gateway.headers import RawHeaders, first, to_worker
 from gateway.metrics import Metrics
-from gateway.origin import Origin
+from gateway.outgoing import Outgoing
 from gateway.relay import STALL_S, relay
-from gateway.upstream import UpstreamRequest, Upstreams
+from gateway.sending import Sender
+from gateway.upstream import Upstreams
 from gateway.upstream_response import UpstreamResponse
 from router.decision import BUSY_STATUSES, Decision
 from router.pool import NoCandidate
 from router.request import RouteRequest
 from router.router import Router
-
-RANK_HEADER = b"X-data-parallel-rank"
-
-
-class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's request as it is to reach a worker, whichever that will be."""
-
-    method: str
-    target: bytes
-    """Path and query, as the client sent them."""
-    headers: RawHeaders
-    request_id: bytes
-    body: bytes | AsyncIterator[bytes]
-    length: int | None
-    endpoint: str
-    """The label of metrics."""
-    begun: float
-    """When the client's request came, by the proxy's clock."""
-    prompts: int = 1
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether the body can be sent a second time."""
-        return isinstance(self.body, bytes)
 
 
 class Attempt(msgspec.Struct, kw_only=True):
@@ -82,12 +56,11 @@ class Proxy:
     ) -> None:
         """`stall_s`: a client that takes nothing for so long is given up."""
         self._router = router
-        self._upstreams = upstreams
+        self._sender = Sender(upstreams, metrics, client_rank=client_rank)
         self._accounts = accounts
         self._metrics = metrics
         self._client_rank = client_rank
         self._stall_s = stall_s
-        self._origins: dict[str, Origin] = {}
 
     async def forward(
         self, request: web.Request, outgoing: Outgoing, route: RouteRequest
@@ -179,56 +152,23 @@ class Proxy:
         account = self._accounts.open(
             decision, outgoing.begun, comparable=outgoing.prompts == 1
         )
-        origin = self._origin(decision.worker.url)
         try:
             decision.sent()
-            response = await self._upstreams.send(
-                origin, self._upstream_request(outgoing, decision)
-            )
+            response = await self._sender.send(outgoing, decision)
             account.answered(response)
             return Attempt(decision=decision, account=account, response=response)
         except GatewayError as error:
             if isinstance(error, ConnectFailed | StaleConnection):
-                self._upstreams.drop(origin)
+                self._sender.drop(decision)
             account.ended(error)
             raise
         except BaseException:
             account.failed("client")
             raise
 
-    def _upstream_request(
-        self, outgoing: Outgoing, decision: Decision
-    ) -> UpstreamRequest:
-        drop, extra = frozenset[bytes](), []
-        clients = first(outgoing.headers, RANK_HEADER.lower())
-        if clients is None or not self._client_rank:
-            drop = frozenset({RANK_HEADER.lower()})
-            if decision.worker.pinned:
-                extra.append((RANK_HEADER, b"%d" % decision.rank))
-            if clients is not None:
-                self._metrics.client_ranks_dropped.inc()
-        return UpstreamRequest(
-            method=outgoing.method,
-            target=outgoing.target,
-            headers=to_worker(
-                outgoing.headers,
-                request_id=outgoing.request_id,
-                drop=drop,
-                extra=extra,
-            ),
-            body=outgoing.body,
-            length=outgoing.length,
-        )
-
-    def _origin(self, url: str) -> Origin:
-        origin = self._origins.get(url)
-        if origin is None:
-            origin = self._origins[url] = Origin.parse(url)
-        return origin
-
 
 def _at_clients_rank(route: RouteRequest, outgoing: Outgoing) -> RouteRequest:
-    value = first(outgoing.headers, RANK_HEADER.lower())
+    value = outgoing.clients_rank
     if value is None or not value.isdigit() or len(value) > 9:
         return route
     return msgspec.structs.replace(route, rank=int(value))

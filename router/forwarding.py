@@ -35,17 +35,23 @@ class Forwarding:
         self._pool = pool
         self._when = when
 
-    def profiles(self, model: str | None) -> frozenset[str] | Withheld:
-        """The profiles whose ids may go to a worker now, or why there are none."""
+    def profiles(self, model: str | None) -> frozenset[str]:
+        """The profiles whose ids may go to some worker for a model, as things are."""
+        if self.blocked(model) is not None:
+            return frozenset()
+        proven = (w for w in self._pool.serving(model) if isinstance(w.proof, Proof))
+        return frozenset(worker.profile for worker in proven)
+
+    def blocked(self, model: str | None) -> Withheld | None:
+        """Why no worker for a model is sent ids now, whatever the request."""
         if self._when == "never":
             return "switched_off"
         workers = self._pool.serving(model)
-        proven = [w for w in workers if isinstance(w.proof, Proof)]
+        proofs = [isinstance(worker.proof, Proof) for worker in workers]
         if not workers:
             return "no_workers"
-        if not proven or (self._when == "all" and len(proven) < len(workers)):
-            return "worker_blocked"
-        return frozenset(worker.profile for worker in proven)
+        enough = all(proofs) if self._when == "all" else any(proofs)
+        return None if enough else "worker_blocked"
 
     def against(self, request: RouteRequest, chosen: Worker) -> str | None:
         """What speaks against sending the ids of a request to a worker; None: nothing.

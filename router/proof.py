@@ -30,4 +30,5 @@ class Blocker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PENDING = "pending"
+IDS_REJECTED = "ids_rejected"
 NOT_ASKED = Blocker(reason=PENDING, detail="its rendering is not proven yet")
