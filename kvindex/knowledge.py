@@ -13,11 +13,13 @@ from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 
+from kvindex.events import EventBatch
 from kvindex.feed import Feed, FeedSettings
 from kvindex.history import History
 from kvindex.index import Indexes, PrefixIndex
 from kvindex.owner import NOTHING_HELD, Held
 from kvindex.standing import FeedState
+from kvindex.wire import vllm
 
 SPOKEN_AFTER_S = 5.0
 """Events have told of a request's blocks so long after its first token."""
@@ -71,6 +73,7 @@ class Knowledge:
         block_size: int | None = None,
         has_source: bool = True,
         on_change: Callable[[Feed], None] | None = None,
+        decode: Callable[[bytes], EventBatch] = vllm.decode_batch,
     ) -> "Knowledge":
         """A feed and a history that belong together."""
         history = History(capacity_blocks=capacity_blocks, clock=clock)
@@ -85,6 +88,7 @@ class Knowledge:
             on_change=on_change,
             on_restart=history.clear,
             on_gone=history.gone,
+            decode=decode,
         )
         return cls(feed=feed, history=history, clock=clock)
 
