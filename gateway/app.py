@@ -18,12 +18,12 @@ from gateway.admin import Admin
 from gateway.config import Config, worker_specs
 from gateway.describe import Describer
 from gateway.exchange import Timeouts
-from gateway.feeds import EventSockets
 from gateway.fingerprints import Fingerprints
 from gateway.gauges import Gauges
 from gateway.guard import Guard
 from gateway.handlers import Handlers
 from gateway.housekeeping import Housekeeping
+from gateway.ingest import Ingest
 from gateway.metrics import Metrics
 from gateway.models import Renderers
 from gateway.monitor import Monitor
@@ -76,14 +76,9 @@ class Gateway:
             on_match=self.metrics.match_seconds.observe,
         )
         self.accounts = Accounts(self.metrics)
-        self._sockets = EventSockets()
+        self.ingest = Ingest(config, self.pool, self.indexes)
         self.monitor = Monitor(
-            config,
-            self.pool,
-            self.indexes,
-            self.renderers,
-            self._sockets,
-            self._may_load,
+            config, self.pool, self.renderers, self.ingest, self._may_load
         )
         self.render_services = RenderServices(
             config, self.pool, self.renderers, self.monitor.max_model_len
@@ -126,7 +121,7 @@ class Gateway:
         config, stack = self.config, self._stack
         stack.callback(self._render_pool.close)
         stack.callback(self._threads.close)
-        stack.callback(self._sockets.close)
+        stack.callback(self.ingest.close)
         stack.callback(self.fingerprints.close)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         self.upstreams = Upstreams(
@@ -149,6 +144,7 @@ class Gateway:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._kept("housekeeping", housekeeping.run))
             tasks.create_task(self._kept("lag", housekeeping.watch_loop))
+            tasks.create_task(self._kept("ingest", self.ingest.run))
             tasks.create_task(self._kept("fingerprints", self.fingerprints.run))
             for worker in self.pool.workers:
                 watch = functools.partial(self.monitor.watch, session, worker)

@@ -3,28 +3,31 @@
 The answer is neutral (`WorkerFacts`); how an engine puts it is in `engines/`.
 """
 
+import asyncio
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
 import msgspec
 
-from gateway.engines import vllm
+from gateway.engines import sglang, trtllm, vllm
+from gateway.engines.facts import Engine, EngineFacts, Page, Pages, string
 from router.models import ListedModel
 from router.worker import WorkerSpec
 
 ANSWER_LIMIT = 8 * 1024 * 1024
 TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-ENGINES = {
+GENERIC = "generic"
+NAMES = {
     "vllm": "vllm",
     "sglang": "sglang",
     "trtllm": "trtllm",
     "tensorrt_llm": "trtllm",
 }
-"""What `owned_by` of /v1/models says -> the engine; any other is generic."""
+"""What `owned_by` of /v1/models says -> the engine."""
+ENGINES: Mapping[str, Engine] = {"vllm": vllm, "sglang": sglang, "trtllm": trtllm}
 
 
 class ContactFailed(Exception):
@@ -35,77 +38,111 @@ class _ModelList(msgspec.Struct, frozen=True):
     data: list[dict[str, Any]]
 
 
-class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerFacts(EngineFacts, frozen=True, kw_only=True):
     """What a worker told about itself; None where it did not."""
 
     models: tuple[ListedModel, ...]
     listing: tuple[dict[str, Any], ...]
     """The entries of /v1/models as the worker wrote them."""
-    engine: str
-    version: str | None = None
-    block_size: int | None = None
-    cache_blocks: int | None = None
-    started_at: float | None = None
-    """The worker's process start, seconds since the epoch."""
-    event_endpoints: dict[int, str] | None = None
-    """Rank to endpoint a SUB can connect to; None where it could not be asked."""
+    engine: str | None
+    """None where it cannot be told now, because a route failed."""
+
+
+class Contact:
+    """How one worker is asked."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, url: str, api_key: str | None
+    ) -> None:
+        self._session = session
+        self._url = url
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+    async def models(self) -> list[dict[str, Any]]:
+        """The entries of /v1/models; raises ContactFailed."""
+        try:
+            page = await self._get("/v1/models")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ContactFailed(reason(error)) from None
+        if page.status != 200:
+            raise ContactFailed(f"/v1/models answers {page.status}")
+        try:
+            return msgspec.json.decode(page.body, type=_ModelList).data
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise ContactFailed("/v1/models answers no list of models") from None
+
+    async def pages(self, *routes: str) -> Pages:
+        """What optional routes answer; None where one failed."""
+        answers = await asyncio.gather(*(self._page(route) for route in routes))
+        return dict(zip(routes, answers, strict=True))
+
+    async def _page(self, route: str) -> Page | None:
+        try:
+            page = await self._get(route)
+        except (aiohttp.ClientError, TimeoutError, OSError, ContactFailed):
+            return None
+        return page if page.status < 500 else None
+
+    async def _get(self, route: str) -> Page:
+        url = self._url + route
+        async with self._session.get(
+            url, headers=self._headers, timeout=TIMEOUT
+        ) as response:
+            body = await response.content.read(ANSWER_LIMIT)
+            while body and not response.content.at_eof():
+                more = await response.content.read(ANSWER_LIMIT)
+                if len(body) + len(more) > ANSWER_LIMIT:
+                    raise ContactFailed(f"{route} answers more than {ANSWER_LIMIT} B")
+                body += more
+            return Page(response.status, body)
 
 
 async def ask(
     session: aiohttp.ClientSession, spec: WorkerSpec, api_key: str | None
 ) -> WorkerFacts:
     """Who the worker is; raises ContactFailed where /v1/models has no answer."""
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    listing = await _models(session, spec.url, headers)
-    models = tuple(_listed(entry) for entry in listing)
-    version = await _optional(session, spec.url + "/version", headers)
-    page = await _page(session, spec.url + "/metrics", headers)
-    numbers = vllm.cache_numbers((page or b"").decode("utf-8", "replace"))
-    sources = await _optional(session, spec.url + "/kv_event_sources", headers)
-    engine = spec.engine or next((e.get("owned_by") for e in listing), None)
+    contact = Contact(session, spec.url, api_key)
+    listing = await contact.models()
+    engine, told = await _engine(contact, spec, listing)
     return WorkerFacts(
-        models=models,
+        models=tuple(_listed(entry) for entry in listing),
         listing=tuple(listing),
-        engine=ENGINES.get(str(engine), "generic"),
-        version=_string(version or {}, "version"),
-        block_size=numbers.get("block_size"),
-        cache_blocks=numbers.get("num_gpu_blocks"),
-        started_at=numbers.get("started_at"),
-        event_endpoints=(
-            None if sources is None else vllm.event_endpoints(sources, spec.url)
-        ),
+        engine=engine,
+        **{name: getattr(told, name) for name in EngineFacts.__struct_fields__},
     )
 
 
-async def _get(
-    session: aiohttp.ClientSession, url: str, headers: dict[str, str]
-) -> tuple[int, bytes]:
-    async with session.get(url, headers=headers, timeout=TIMEOUT) as response:
-        body = await response.content.read(ANSWER_LIMIT)
-        while body and not response.content.at_eof():
-            more = await response.content.read(ANSWER_LIMIT)
-            if len(body) + len(more) > ANSWER_LIMIT:
-                raise ContactFailed(f"{url} answers more than {ANSWER_LIMIT} bytes")
-            body += more
-        return response.status, body
+async def _engine(
+    contact: Contact, spec: WorkerSpec, listing: list[dict[str, Any]]
+) -> tuple[str | None, EngineFacts]:
+    """The engine as declared, as it calls itself, or by its routes; what it tells."""
+    owner = spec.engine or next((entry.get("owned_by") for entry in listing), None)
+    name = NAMES.get(str(owner))
+    if name is not None:
+        pages = await contact.pages(*ENGINES[name].ROUTES)
+        return name, ENGINES[name].read(pages, spec.url)
+    return await _by_routes(contact, spec.url)
 
 
-async def _models(
-    session: aiohttp.ClientSession, url: str, headers: dict[str, str]
-) -> list[dict[str, Any]]:
-    try:
-        status, body = await _get(session, url + "/v1/models", headers)
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise ContactFailed(_reason(error)) from None
-    if status != 200:
-        raise ContactFailed(f"/v1/models answers {status}")
-    try:
-        return msgspec.json.decode(body, type=_ModelList).data
-    except _UNREADABLE:
-        raise ContactFailed("/v1/models answers no list of models") from None
+async def _by_routes(contact: Contact, url: str) -> tuple[str | None, EngineFacts]:
+    """Whose routes they are. /metrics comes last: reading it may empty it."""
+    pages = dict(await contact.pages("/kv_event_sources", *sglang.ROUTES, "/version"))
+    sources, info = pages["/kv_event_sources"], sglang.answered(pages)
+    if sources is not None and sources.status == 200:
+        return "vllm", vllm.read({**pages, **await contact.pages("/metrics")}, url)
+    if info is not None and trtllm.is_mine(info.object()):
+        return "trtllm", trtllm.read(pages, url)
+    if info is not None and sglang.is_mine(info.object()):
+        return "sglang", sglang.read(pages, url)
+    if sources is None or info is None:
+        return None, EngineFacts()
+    # Any other may still have a Prometheus page, with the start of its process.
+    pages.update(await contact.pages("/metrics"))
+    return GENERIC, vllm.read(pages, url)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Why a worker has not answered, in a few words."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, aiohttp.ClientConnectorError):
@@ -117,37 +154,5 @@ def _reason(error: Exception) -> str:
 
 
 def _listed(entry: dict[str, Any]) -> ListedModel:
-    root, parent = _string(entry, "root"), _string(entry, "parent")
-    return ListedModel(id=_string(entry, "id") or "", root=root, parent=parent)
-
-
-async def _page(
-    session: aiohttp.ClientSession, url: str, headers: dict[str, str]
-) -> bytes | None:
-    """What a route answers: b"" where the worker has none such, None if it failed."""
-    try:
-        status, body = await _get(session, url, headers)
-    except (aiohttp.ClientError, TimeoutError, OSError, ContactFailed):
-        return None
-    if status >= 500:
-        return None
-    return body if status == 200 else b""
-
-
-async def _optional(
-    session: aiohttp.ClientSession, url: str, headers: dict[str, str]
-) -> dict[str, Any] | None:
-    """The JSON object that a route answers, {} where it has none, None as `_page`."""
-    page = await _page(session, url, headers)
-    if page is None:
-        return None
-    try:
-        answer = msgspec.json.decode(page)
-    except _UNREADABLE:
-        return {}
-    return answer if isinstance(answer, dict) else {}
-
-
-def _string(answer: dict[str, Any], name: str) -> str | None:
-    value = answer.get(name)
-    return value if isinstance(value, str) else None
+    root, parent = string(entry, "root"), string(entry, "parent")
+    return ListedModel(id=string(entry, "id") or "", root=root, parent=parent)

@@ -1,19 +1,23 @@
 """Event sockets: a SUB per (worker, rank), drained in its own task into a Feed.
 
 What the bytes mean is kvindex's; here they are only received, quickly enough that a
-publisher never has to drop, and in slices short enough that requests never wait.
+publisher never has to drop, and in slices short enough that requests never wait. What
+was missed is asked for again before what came after it is handed on, where the
+publisher replays (`replay.py`).
 """
 
 import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from functools import partial
 
 import zmq
 import zmq.asyncio
 from zmq.utils.monitor import parse_monitor_message
 
+from gateway.engines.facts import EventSource
+from gateway.replay import Replays
+from gateway.silence import Silence
 from kvindex.events import UndecodableBatch
 from kvindex.feed import Feed
 from kvindex.wire import vllm
@@ -28,13 +32,24 @@ RECONNECT_MS = 100
 RECONNECT_LIMIT_MS = 1_000
 """Until a worker that came back is heard, its old cache is still believed in."""
 RENEW_MS = 3_000
+CONNECTED = zmq.EVENT_HANDSHAKE_SUCCEEDED
+DISCONNECTED = zmq.EVENT_DISCONNECTED
 
 
 class EventSockets:
-    """Makes the SUB sockets of all feeds, in one ZMQ context."""
+    """Makes the sockets of all feeds, in one ZMQ context."""
 
-    def __init__(self) -> None:
+    def __init__(self, silence: Silence) -> None:
+        """`silence` is told what would explain it, should a feed hear nothing."""
+        self._silence = silence
         self._context: zmq.asyncio.Context | None = None
+
+    @property
+    def context(self) -> zmq.asyncio.Context:
+        """The ZMQ context, made on first use: it has threads."""
+        if self._context is None:
+            self._context = zmq.asyncio.Context()
+        return self._context
 
     def close(self) -> None:
         """Close every socket."""
@@ -42,28 +57,25 @@ class EventSockets:
             self._context.destroy(linger=0)
 
     async def follow(
-        self, feed: Feed, endpoint: str, on_change: Callable[[], None]
+        self, feed: Feed, source: EventSource, on_change: Callable[[], None]
     ) -> None:
-        """Feed `feed` from a publisher that binds `endpoint`, until cancelled.
+        """Feed `feed` from a publisher that binds its endpoint, until cancelled.
 
         `on_change` is called when a connection is lost and when it is back: the time
         to look whether the worker is still the same process. Raises zmq.ZMQError for
         an endpoint ZMQ cannot connect to.
         """
-        if self._context is None:
-            self._context = zmq.asyncio.Context()
-        socket = self._context.socket(zmq.SUB)
+        socket = self.context.socket(zmq.SUB)
         changes: zmq.asyncio.Socket | None = None
         try:
-            self._prepare(socket)
-            changes = socket.get_monitor_socket(
-                zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-            )
-            socket.connect(endpoint)
+            prepare(socket)
+            changes = socket.get_monitor_socket(CONNECTED | DISCONNECTED)
+            socket.connect(source.endpoint)
+            replays = Replays(self.context, feed, source.replay)
+            subscription = _Subscription(socket, feed, source, replays, self._silence)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._drain(socket, feed))
-                renew = partial(_connect_anew, socket, endpoint)
-                tasks.create_task(self._watch(changes, feed, on_change, renew))
+                tasks.create_task(subscription.drain())
+                tasks.create_task(subscription.watch(changes, on_change))
         finally:
             if not socket.closed:  # `close` may have been first
                 socket.disable_monitor()
@@ -71,67 +83,108 @@ class EventSockets:
                 changes.close(linger=0)
             socket.close(linger=0)
 
-    def _prepare(self, socket: zmq.asyncio.Socket) -> None:
-        socket.set(zmq.RCVHWM, RECEIVE_LIMIT)
-        socket.set(zmq.MAXMSGSIZE, BATCH_BYTES)
-        socket.set(zmq.RECONNECT_IVL, RECONNECT_MS)
-        socket.set(zmq.RECONNECT_IVL_MAX, RECONNECT_LIMIT_MS)
-        # A worker's machine that vanishes sends no FIN: ask it now and then.
-        socket.set(zmq.HEARTBEAT_IVL, 5_000)
-        socket.set(zmq.HEARTBEAT_TIMEOUT, 15_000)
-        socket.set(zmq.IPV6, 1)
+
+def prepare(socket: zmq.asyncio.Socket) -> None:
+    """Bounds and patience of a socket that receives events; it hears every topic."""
+    socket.set(zmq.RCVHWM, RECEIVE_LIMIT)
+    socket.set(zmq.MAXMSGSIZE, BATCH_BYTES)
+    socket.set(zmq.RECONNECT_IVL, RECONNECT_MS)
+    socket.set(zmq.RECONNECT_IVL_MAX, RECONNECT_LIMIT_MS)
+    # A worker's machine that vanishes sends no FIN: ask it now and then.
+    socket.set(zmq.HEARTBEAT_IVL, 5_000)
+    socket.set(zmq.HEARTBEAT_TIMEOUT, 15_000)
+    socket.set(zmq.IPV6, 1)
+    if socket.type == zmq.SUB:
         socket.subscribe(b"")
 
-    async def _drain(self, socket: zmq.asyncio.Socket, feed: Feed) -> None:
-        plain: zmq.Socket[bytes] = zmq.Socket.shadow(socket)
+
+class _Subscription:
+    """One SUB socket and the feed that it fills."""
+
+    def __init__(
+        self,
+        socket: zmq.asyncio.Socket,
+        feed: Feed,
+        source: EventSource,
+        replays: Replays,
+        silence: Silence,
+    ) -> None:
+        self._socket = socket
+        self._plain: zmq.Socket[bytes] = zmq.Socket.shadow(socket)
+        self._feed = feed
+        self._endpoint = source.endpoint
+        self._replays = replays
+        self._silence = silence
+        self._turn = asyncio.Lock()
+        """Held by who hands batches to the feed: live ones wait for a replay."""
+
+    async def drain(self) -> None:
+        """Hand batches to the feed as they come, until cancelled."""
         while True:
-            await socket.poll()
-            _receive_slice(plain, feed)
+            await self._socket.poll()
+            async with self._turn:
+                gap = receive_slice(self._plain, self._feed, self._replays.wanted)
+                if gap is not None:
+                    await self._replays.run()
+                    self._feed.receive(*gap)
             await asyncio.sleep(0)
 
-    async def _watch(
-        self,
-        changes: zmq.asyncio.Socket,
-        feed: Feed,
-        on_change: Callable[[], None],
-        renew: Callable[[], None],
+    async def watch(
+        self, changes: zmq.asyncio.Socket, on_change: Callable[[], None]
     ) -> None:
+        """Tell the feed of lost and made connections, until cancelled."""
+        silence, feed, endpoint = self._silence, self._feed, self._endpoint
+        silence.expect(feed, f"nothing publishes at {endpoint}")
         connected = was_connected = False
         while True:
             # ZMQ never comes back to a peer that broke its protocol, such as another
             # service at that port while the worker was away, or a batch too large.
             if not connected and not await changes.poll(RENEW_MS):
-                renew()
+                self._connect_anew()
                 continue
             change = parse_monitor_message(await changes.recv_multipart())
-            connected = change["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            connected = change["event"] == CONNECTED
             if connected:
                 feed.connected()
+                silence.expect(feed, f"{endpoint} is there and sends no batches")
                 if was_connected:
                     on_change()
                 was_connected = True
+                async with self._turn:
+                    await self._replays.run()
             else:
                 feed.disconnected("connection lost")
                 on_change()
 
+    def _connect_anew(self) -> None:
+        with contextlib.suppress(zmq.ZMQError):  # ZMQ gave it up already
+            self._socket.disconnect(self._endpoint)
+        self._socket.connect(self._endpoint)
 
-def _connect_anew(socket: zmq.asyncio.Socket, endpoint: str) -> None:
-    with contextlib.suppress(zmq.ZMQError):  # ZMQ gave it up already
-        socket.disconnect(endpoint)
-    socket.connect(endpoint)
+
+Batch = tuple[int, bytes]
+"""Sequence number and payload."""
 
 
-def _receive_slice(socket: "zmq.Socket[bytes]", feed: Feed) -> None:
-    """Hand waiting batches to the feed, for at most SLICE_S."""
+def receive_slice(
+    socket: "zmq.Socket[bytes]", feed: Feed, wanted: Callable[[int], bool]
+) -> Batch | None:
+    """Hand waiting batches to the feed, for at most SLICE_S.
+
+    Ends early with a batch before which others are `wanted`; that is not handed on.
+    """
     end = time.monotonic() + SLICE_S
     while time.monotonic() < end:
         try:
             frames = socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:
-            return
+            return None
         try:
             _, sequence, payload = vllm.decode_frames(frames)
         except UndecodableBatch as error:
             feed.unframed(str(error))
             continue
+        if wanted(sequence):
+            return sequence, payload
         feed.receive(sequence, payload)
+    return None

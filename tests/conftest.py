@@ -96,6 +96,6 @@ async def start_gateway(
 async def _connected(gateway: Gateway) -> None:
     """Wait for the event sockets; ZMQ tells the publisher a little after."""
     for facts in gateway.monitor.facts.values():
-        if facts.event_endpoints:
+        if facts.sources:
             await asyncio.sleep(0.2)
             return

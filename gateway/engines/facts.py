@@ -4,11 +4,13 @@ Records only. How an engine puts it is in the file named after it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
+
+from kvindex.events import EventBatch
 
 LARGEST_BLOCK = 65_536
 """Tokens of a block; a larger size is none that a cache could be looked up with."""
@@ -65,9 +67,10 @@ class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
     ranks: tuple[int, ...] = ()
     """Its data-parallel ranks, global numbers; () where it does not say."""
     sources: dict[int, EventSource] | None = None
-    """By rank, as a SUB can connect to them; None where it could not be asked."""
-    drained: bool = False
-    """Its events wait to be fetched, at POST /kv_cache_events."""
+    """By rank, as a SUB can connect to them; None where it could not be asked: then
+    `ranks` and `drained` say nothing, either."""
+    drained: Callable[[bytes], EventBatch] | None = None
+    """Its events wait to be fetched, at POST /kv_cache_events; this decodes one."""
     trouble: str | None = None
     """What kept it from telling more, as one line for the operator."""
 
@@ -76,6 +79,10 @@ class Engine(Protocol):
     """A file of this package: which routes to ask, and how to read the answers."""
 
     ROUTES: tuple[str, ...]
+    DECODE: Callable[[bytes], EventBatch]
+    """A batch of its ZMQ stream."""
+    NO_EVENTS: str
+    """The likely cause where none come."""
 
     def read(self, pages: Pages, url: str) -> EngineFacts:
         """What the pages of the worker at `url` tell."""

@@ -22,12 +22,15 @@ from gateway.engines.facts import (
     stamp,
     string,
 )
+from gateway.probe_route import ProbeRoute, one_token, without
+from kvindex.wire import sglang as wire
 
 ROUTES = ("/server_info", "/get_server_info")
 """The second is asked for where the worker has no first."""
 
 OWN_FIELDS = {"page_size", "kv_events", "internal_states", "max_total_num_tokens"}
 """Fields of /server_info that only this engine has."""
+DECODE = wire.decode_batch
 NO_EVENTS = "--kv-events-config has no publisher, or its endpoint connects: bind: true"
 """The likely cause where no events come."""
 LAST_PORT = 65_535
@@ -112,3 +115,21 @@ def _sources(info: dict[str, Any], url: str) -> dict[int, EventSource]:
     except msgspec.ValidationError:  # null, or of a shape that says nothing
         return {}
     return descriptor.sources(url)
+
+
+NOT_OF_CHATS = frozenset({"add_generation_prompt", "add_special_tokens"})
+"""Fields that SGLang's chats do not have; /tokenize would heed them."""
+PROBE_ROUTES = (
+    ProbeRoute(path="/tokenize", ids=("tokens",), express=without(NOT_OF_CHATS)),
+    ProbeRoute(
+        path="/v1/chat/completions",
+        ids=("choices", "prompt_token_ids"),
+        express=one_token(return_prompt_token_ids=True),
+        generates=True,
+    ),
+)
+
+
+def ids_refusal(version: str | None) -> str | None:
+    """Why a release takes no token ids with a chat: each known one does."""
+    return None

@@ -1,12 +1,14 @@
 """What TensorRT-LLM tells of itself, and in which words. No I/O: `contact.py` asks.
 
 /server_info has the block size that is in use. KV events are no stream: they wait to be
-fetched with POST /kv_cache_events (`gateway/drain.py`), each by one consumer, so nothing
+fetched with POST /kv_cache_events (`gateway/drain.py`), once each, so nothing
 is said about where they are, nor how many attention data-parallel ranks there are.
 /metrics is left alone: reading it takes away what it tells.
 """
 
 from typing import Any
+
+import msgspec
 
 from gateway.engines.facts import (
     LARGEST_BLOCK,
@@ -17,16 +19,32 @@ from gateway.engines.facts import (
     refused,
     string,
 )
+from gateway.probe_route import ProbeRoute
+from kvindex.events import EventBatch
+from kvindex.wire import trtllm as wire
+from kvindex.wire import vllm as wire_vllm
 
 ROUTES = ("/version", "/server_info")
 
 OWN_FIELDS = {"tokens_per_block", "kv_cache_hash_algo", "disaggregated_params"}
 """Fields of /server_info that only this engine has."""
+DECODE = wire_vllm.decode_batch
+"""The ZMQ stream of some releases has maps as vLLM's."""
 NO_EVENTS = (
     "kv_cache_config.event_buffer_max_size is 0 (its default), "
     "or enable_block_reuse is off"
 )
 """The likely cause where no events come."""
+
+
+class EventDecoder(msgspec.Struct, frozen=True):
+    """Decodes fetched events of a worker that hashes blocks by `algorithm`."""
+
+    algorithm: str | None = None
+
+    def __call__(self, payload: bytes) -> EventBatch:
+        """One event; raises UndecodableBatch."""
+        return wire.decode_event(payload, self.algorithm)
 
 
 def read(pages: Pages, url: str) -> EngineFacts:
@@ -36,8 +54,8 @@ def read(pages: Pages, url: str) -> EngineFacts:
     return EngineFacts(
         version=string(version, "version"),
         block_size=count(info, "tokens_per_block", LARGEST_BLOCK) or None,
-        sources={},
-        drained=True,
+        sources={} if info else None,
+        drained=EventDecoder(string(info, "kv_cache_hash_algo")),
         trouble=refused("/server_info", pages["/server_info"]),
     )
 
@@ -45,3 +63,12 @@ def read(pages: Pages, url: str) -> EngineFacts:
 def is_mine(info: dict[str, Any]) -> bool:
     """Whether a /server_info is this engine's."""
     return not OWN_FIELDS.isdisjoint(info)
+
+
+PROBE_ROUTES = (ProbeRoute(path="/v1/chat/completions/render", ids=("token_ids",)),)
+"""Only there with TRTLLM_ENABLE_RENDER_ENDPOINTS=1."""
+
+
+def ids_refusal(version: str | None) -> str | None:
+    """Why a release takes no token ids with a chat: each known one does."""
+    return None

@@ -1,25 +1,62 @@
 """What vLLM tells of itself, and in which words. No I/O: `contact.py` asks.
 
 /metrics has `vllm:cache_config_info` and the process's start, /kv_event_sources (0.31
-and later) where each data-parallel rank publishes its KV events.
+and later) where each data-parallel rank publishes its KV events. It does not tell
+whether a publisher bound that endpoint or connects to it.
 """
 
 import contextlib
 import re
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
-LARGEST_COUNT = 1 << 40
-"""A block size or a number of blocks above this is none."""
+from gateway.engines.facts import (
+    LARGEST_BLOCK,
+    LARGEST_COUNT,
+    MISSING,
+    RANKS,
+    EngineFacts,
+    EventSource,
+    Pages,
+    connectable,
+    string,
+)
+from gateway.probe_route import CLOSED, ProbeRoute, one_token, only
+from kvindex.wire import vllm as wire
+
+ROUTES = ("/version", "/metrics", "/kv_event_sources")
+
+DECODE = wire.decode_batch
+NO_EVENTS = (
+    "--kv-events-config has no enable_kv_cache_events, its endpoint is without a * and "
+    "so connects instead of binding, or the port is another"
+)
+"""The likely cause where no events come."""
 
 
-class EventSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one data-parallel rank publishes, as /kv_event_sources tells."""
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One data-parallel rank of /kv_event_sources."""
 
     enable_kv_cache_events: bool = False
     endpoint: str | None = None
+    replay_endpoint: str | None = None
+
+
+def read(pages: Pages, url: str) -> EngineFacts:
+    """What the routes in `ROUTES` tell."""
+    version = (pages["/version"] or MISSING).object()
+    page = (pages["/metrics"] or MISSING).text()
+    numbers, listing = cache_numbers(page), pages["/kv_event_sources"]
+    entries = listing.object() if listing else {}
+    return EngineFacts(
+        version=string(version, "version"),
+        block_size=numbers.get("block_size"),
+        cache_blocks=numbers.get("num_gpu_blocks"),
+        started_at=numbers.get("started_at"),
+        ranks=_ranks(entries) or metric_ranks(page),
+        sources=None if listing is None else event_sources(entries, url),
+    )
 
 
 def cache_numbers(page: str) -> dict[str, Any]:
@@ -28,8 +65,11 @@ def cache_numbers(page: str) -> dict[str, Any]:
     info = re.search(r"^vllm:cache_config_info\{(.*)\}", page, re.MULTILINE)
     if info:
         labels = dict(re.findall(r'(\w+)="([^"]*)"', info[1]))
-        for name in ("block_size", "num_gpu_blocks"):
-            count = _whole(labels.get(name, ""))
+        for name, limit in (
+            ("block_size", LARGEST_BLOCK),
+            ("num_gpu_blocks", LARGEST_COUNT),
+        ):
+            count = _whole(labels.get(name, ""), limit)
             if count:
                 numbers[name] = count
     start = re.search(r"^process_start_time_seconds ([0-9.e+]+)$", page, re.MULTILINE)
@@ -39,29 +79,75 @@ def cache_numbers(page: str) -> dict[str, Any]:
     return numbers
 
 
-def _whole(text: str) -> int | None:
+def metric_ranks(page: str) -> tuple[int, ...]:
+    """The data-parallel ranks, by the `engine` label of the running requests."""
+    lines = re.findall(r"^vllm:num_requests_running\{(.*)\}", page, re.MULTILINE)
+    names = [re.search(r'\bengine="([^"]*)"', line) for line in lines]
+    ranks = {_whole(name[1], RANKS - 1) for name in names if name}
+    return tuple(sorted(rank for rank in ranks if rank is not None))
+
+
+def _whole(text: str, limit: int) -> int | None:
     """A number of blocks, tokens or a rank."""
-    if not re.fullmatch(r"[0-9]{1,15}", text) or int(text) > LARGEST_COUNT:
+    if not re.fullmatch(r"[0-9]{1,15}", text) or int(text) > limit:
         return None
     return int(text)
 
 
-def event_endpoints(sources: dict[str, Any], url: str) -> dict[int, str]:
-    """Rank to endpoint, of what /kv_event_sources answers; odd entries are left out."""
-    endpoints = {}
-    for name, entry in sources.items():
+def _ranks(entries: dict[str, Any]) -> tuple[int, ...]:
+    ranks = (_whole(name, RANKS - 1) for name in entries)
+    return tuple(sorted(rank for rank in ranks if rank is not None))
+
+
+def event_sources(entries: dict[str, Any], url: str) -> dict[int, EventSource]:
+    """Rank to source, of what /kv_event_sources answers; odd entries are left out."""
+    sources = {}
+    for name, entry in entries.items():
         try:
-            source = msgspec.convert(entry, EventSource)
+            told = msgspec.convert(entry, Entry)
         except msgspec.ValidationError:
             continue
-        rank = _whole(name)
-        if rank is not None and source.enable_kv_cache_events and source.endpoint:
-            endpoints[rank] = connectable(source.endpoint, url)
-    return endpoints
+        rank = _whole(name, RANKS - 1)
+        if rank is None or not told.enable_kv_cache_events or not told.endpoint:
+            continue
+        replay = told.replay_endpoint
+        sources[rank] = EventSource(
+            endpoint=connectable(told.endpoint, url),
+            replay=connectable(replay, url) if replay else None,
+        )
+    return sources
 
 
-def connectable(endpoint: str, worker_url: str) -> str:
-    """A published endpoint as a SUB can connect to it: wildcards are the worker."""
-    host = urlsplit(worker_url).hostname or ""
-    host = f"[{host}]" if ":" in host else host
-    return re.sub(r"^tcp://(\*|0\.0\.0\.0|\[::\])(?=:)", f"tcp://{host}", endpoint)
+FIRST_WITH_IDS = (0, 27, 1)
+TOKENIZED = frozenset(
+    {
+        "messages", "tools", "chat_template_kwargs", "add_generation_prompt",
+        "continue_final_message", "add_special_tokens",
+    }
+)  # fmt: skip
+"""The fields of a chat that /tokenize reads; it ignores all others."""
+PROBE_ROUTES = (
+    ProbeRoute(
+        path="/v1/chat/completions/render",
+        ids=("token_ids",),
+        closed=CLOSED | {403},  # what it answers without --enable-scale-out
+    ),
+    ProbeRoute(path="/tokenize", ids=("tokens",), express=only(TOKENIZED)),
+    ProbeRoute(
+        path="/v1/chat/completions",
+        ids=("prompt_token_ids",),
+        express=one_token(return_token_ids=True),
+        generates=True,
+    ),
+)
+
+
+def ids_refusal(version: str | None) -> str | None:
+    """Why a release takes no token ids with a chat, if so."""
+    numbers = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version or "")
+    if numbers is None:
+        return "its version is not known"
+    if tuple(int(n or 0) for n in numbers.groups()) < FIRST_WITH_IDS:
+        wanted = ".".join(map(str, FIRST_WITH_IDS))
+        return f"vLLM {version} takes no ids with a chat; {wanted} does"
+    return None

@@ -8,6 +8,7 @@ import pytest
 from gateway.app import Gateway
 from gateway.config import Config
 from gateway.contact import WorkerFacts
+from gateway.engines.facts import EventSource
 from gateway.errors import NoWorker
 from router.models import ListedModel
 from router.request import RouteRequest
@@ -120,7 +121,11 @@ def test_ranks_that_come_and_go(gateway: Gateway) -> None:
     """Each rank with an event source is an owner; one that is gone is forgotten."""
     (worker, _) = gateway.pool.workers
     told = msgspec.structs.replace(
-        fact("a"), event_endpoints={0: "tcp://w1:1", 1: "tcp://w1:2"}
+        fact("a"),
+        sources={
+            0: EventSource(endpoint="tcp://w1:1"),
+            1: EventSource(endpoint="tcp://w1:2"),
+        },
     )
     gateway.monitor._write_down(worker, told)
     assert list(worker.ranks) == [0, 1]
@@ -129,11 +134,11 @@ def test_ranks_that_come_and_go(gateway: Gateway) -> None:
         (0, "live"),
         (1, "live"),
     ]
-    unanswered = msgspec.structs.replace(told, event_endpoints=None)
+    unanswered = msgspec.structs.replace(told, sources=None)
     gateway.monitor._write_down(worker, unanswered)
     assert list(worker.ranks) == [0, 1]
     gateway.monitor._write_down(
-        worker, msgspec.structs.replace(told, event_endpoints={})
+        worker, msgspec.structs.replace(told, sources={})
     )
     assert list(worker.ranks) == [0]
     first, _ = gateway.admin.workers()["workers"]

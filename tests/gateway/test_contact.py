@@ -9,6 +9,7 @@ import pytest
 
 from gateway import contact
 from gateway.contact import ContactFailed, WorkerFacts
+from gateway.engines.facts import EventSource
 from router.models import ListedModel
 from router.worker import WorkerSpec
 from tests.proxy.raw import RawWorker, WorkerConnection, json_answer
@@ -74,9 +75,9 @@ async def test_all_that_a_worker_tells() -> None:
     assert (facts.engine, facts.version) == ("vllm", "0.32.0")
     assert (facts.block_size, facts.cache_blocks) == (32, 700)
     assert facts.started_at == 1.76423e09
-    assert facts.event_endpoints == {
-        0: "tcp://127.0.0.1:5557",
-        1: "tcp://10.0.0.9:5558",
+    assert facts.sources == {
+        0: EventSource(endpoint="tcp://127.0.0.1:5557"),
+        1: EventSource(endpoint="tcp://10.0.0.9:5558"),
     }
 
 
@@ -85,13 +86,13 @@ async def test_only_models_are_needed() -> None:
     facts = await facts_of({b"/v1/models": b'{"data": [{"id": "m"}]}'})
     assert facts.engine == "generic"
     assert (facts.version, facts.block_size, facts.started_at) == (None, None, None)
-    assert facts.event_endpoints == {}
+    assert facts.sources == {}
 
 
 async def test_a_failing_route_tells_nothing() -> None:
     """A 500 is no answer about event sources, unlike a 404."""
     facts = await facts_of({b"/v1/models": MODELS}, missing=b"500 Broken")
-    assert facts.event_endpoints is None
+    assert facts.sources is None
 
 
 DEEP = b"[" * 100_000
@@ -115,7 +116,7 @@ async def test_odd_pages_are_no_harm(page: bytes) -> None:
     odd = dict.fromkeys(ALL, page) | {b"/v1/models": b'{"data": [{}]}'}
     facts = await facts_of(odd)
     assert facts.models == (ListedModel(id="", root=None, parent=None),)
-    assert facts.event_endpoints == {}
+    assert facts.sources == {}
 
 
 async def test_refusals_and_silence() -> None:

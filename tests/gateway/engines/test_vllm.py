@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.engines.vllm import cache_numbers, connectable, event_endpoints
+from gateway.engines.facts import EventSource, connectable
+from gateway.engines.vllm import cache_numbers, event_sources
 
 
 @given(st.text())
@@ -41,7 +42,7 @@ def test_where_to_connect(endpoint: str, worker: str, reached: str) -> None:
     assert connectable(endpoint, worker) == reached
 
 
-def test_event_endpoints() -> None:
+def test_event_sources() -> None:
     """By rank; what is switched off, odd or without an endpoint is left out."""
     on = {"enable_kv_cache_events": True, "endpoint": "tcp://*:5557"}
     sources = {
@@ -53,5 +54,7 @@ def test_event_endpoints() -> None:
         "x": on,
         "5": "tcp://w1:5557",
     }
-    reached = {0: "tcp://w1:5557", 1: "tcp://10.0.0.9:5558"}
-    assert event_endpoints(sources, "http://w1:8000") == reached
+    assert event_sources(sources, "http://w1:8000") == {
+        0: EventSource(endpoint="tcp://w1:5557"),
+        1: EventSource(endpoint="tcp://10.0.0.9:5558"),
+    }

@@ -1,0 +1,196 @@
+"""Events that wait at a worker to be fetched: POST /kv_cache_events, again and again.
+
+TensorRT-LLM hands each event out once, so one task fetches for all ranks of a worker,
+often while the worker is at work for this gateway and seldom else. Event ids count up
+per rank: a hole means that another consumer fetched some, or that the worker's buffer
+ran over. What an event says is kvindex's business.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import aiohttp
+
+from gateway.contact import reason
+from gateway.engines.trtllm import NO_EVENTS
+from gateway.owners import Owners
+from gateway.silence import Silence
+from kvindex.wire.trtllm import Drain, split_drain
+from router.worker import Worker
+
+log = logging.getLogger(__name__)
+
+ROUTE = "/kv_cache_events"
+BUSY_S = 0.075
+LINGER_S = 2.0
+"""So long after the last request or event a worker still counts as busy."""
+IDLE_S = 1.0
+RETRY_S = 1.0
+TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
+"""Older workers wait two seconds for an event before they answer."""
+ANSWER_LIMIT = 64 * 1024 * 1024
+"""An event names each token of a prompt: 2.5 MB for 40,000 of them."""
+SLICE_S = 0.002
+LINES_S = 60.0
+FULL_BUFFER = 1024
+"""Events; smaller buffers are hardly ever configured."""
+
+
+class DrainFailed(Exception):
+    """The worker handed out no events; the text says why."""
+
+
+class Drainer:
+    """Fetches the events of workers that keep them."""
+
+    def __init__(
+        self, owners: Owners, silence: Silence, api_key: str | None = None
+    ) -> None:
+        self._owners = owners
+        self._silence = silence
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+    async def follow(
+        self,
+        session: aiohttp.ClientSession,
+        worker: Worker,
+        look: Callable[[], None],
+    ) -> None:
+        """Fetch one worker's events until cancelled.
+
+        `look` is called where it stops answering, and where it answers again.
+        """
+        log.info("worker %s: fetching KV events at %s", worker.url, ROUTE)
+        pace, holes, lost = Pace(worker), Holes(worker.url), True
+        while True:
+            try:
+                drained = await self._fetch(session, worker.url)
+            except DrainFailed as error:
+                if not lost:
+                    look()
+                lost = True
+                self._disconnected(worker, f"POST {ROUTE}: {error}")
+                await asyncio.sleep(RETRY_S)
+                continue
+            if lost:
+                self._connected(worker)
+                look()
+            lost = False
+            await self._hand_over(worker, drained, holes)
+            await pace.wait(heard=bool(drained.events))
+
+    async def _fetch(self, session: aiohttp.ClientSession, url: str) -> Drain:
+        try:
+            async with session.post(
+                url + ROUTE, headers=self._headers, timeout=TIMEOUT
+            ) as response:
+                if response.status != 200:
+                    raise DrainFailed(f"answers {response.status}")
+                body = bytearray()
+                async for piece in response.content.iter_any():
+                    body += piece
+                    if len(body) > ANSWER_LIMIT:
+                        raise DrainFailed(f"answers over {ANSWER_LIMIT} bytes")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise DrainFailed(reason(error)) from None
+        return split_drain(bytes(body))
+
+    def _connected(self, worker: Worker) -> None:
+        for known in worker.knowledge.values():
+            known.feed.connected()
+            self._silence.expect(known.feed, "the worker keeps no events: " + NO_EVENTS)
+
+    def _disconnected(self, worker: Worker, why: str) -> None:
+        for known in worker.knowledge.values():
+            known.feed.disconnected(why)
+            self._silence.expect(known.feed, why)
+
+    async def _hand_over(self, worker: Worker, drained: Drain, holes: "Holes") -> None:
+        """Give each event to its rank's feed, in slices short enough for requests."""
+        end, gaps = time.monotonic() + SLICE_S, _gaps(worker)
+        for event in drained.events:
+            feed = self._owners.feed(worker, event.rank)
+            if feed is None:
+                log.debug("worker %s: an event of rank %d", worker.url, event.rank)
+                continue
+            feed.receive(event.event_id, event.payload)
+            if time.monotonic() > end:
+                await asyncio.sleep(0)
+                end = time.monotonic() + SLICE_S
+        for why in drained.undecodable:
+            for known in worker.knowledge.values():
+                known.feed.unframed(why)
+        holes.note(events=len(drained.events), found=_gaps(worker) > gaps)
+
+
+def _gaps(worker: Worker) -> int:
+    return sum(known.feed.counters.gaps for known in worker.knowledge.values())
+
+
+class Pace:
+    """When to fetch next."""
+
+    def __init__(
+        self, worker: Worker, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._worker = worker
+        self._clock = clock
+        self._busy_until = 0.0
+        self._turns = 0
+
+    async def wait(self, *, heard: bool) -> None:
+        """Until the next fetch; `heard`: the last one brought events."""
+        begun = self._clock()
+        if heard:
+            self._busy_until = begun + LINGER_S
+        while True:
+            await asyncio.sleep(BUSY_S)
+            now = self._clock()
+            if self._works():
+                self._busy_until = now + LINGER_S
+            if now < self._busy_until or now - begun >= IDLE_S:
+                return
+
+    def _works(self) -> bool:
+        """Whether requests are in flight there, or were since the last look."""
+        turns = sum(ledger.last_turn for ledger in self._worker.ledgers.values())
+        moved, self._turns = turns != self._turns, turns
+        return moved or self._worker.inflight_requests > 0
+
+
+class Holes:
+    """Says what holes in the event ids of one worker mean, once a minute at most."""
+
+    def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._url = url
+        self._clock = clock
+        self._largest = 0
+        self._said_at: float | None = None
+
+    def note(self, *, events: int, found: bool) -> None:
+        """A fetch brought so many events; was there a hole before or among them?"""
+        largest = self._largest
+        self._largest = max(largest, events)
+        now = self._clock()
+        if not found or (self._said_at is not None and now - self._said_at < LINES_S):
+            return
+        self._said_at = now
+        log.warning(
+            "worker %s: KV event ids have holes: %s",
+            self._url,
+            cause_of_hole(events, largest),
+        )
+
+
+def cause_of_hole(events: int, largest: int) -> str:
+    """The likely cause, by how many events came with it and the most that ever came.
+
+    A buffer that runs over is full: no fetch brings more.
+    """
+    other = f"another consumer fetches {ROUTE}, which hands out each event once"
+    over = f"event_buffer_max_size is too small ({events} events came at once)"
+    if events < largest:
+        return other
+    return over if events >= FULL_BUFFER else f"{other}; or {over}"
