@@ -72,8 +72,8 @@ class Difference(NamedTuple):
 class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
     """What decides the ids of a request.
 
-    `info` is for people and is not compared. `unfit` is why it proves nothing here, if
-    so: it tells what transformers does, and the renderer does something else.
+    `info` is for people and is not compared. `unfit` is why an equal one does not prove
+    equal ids, if so: it tells what transformers does, and the renderer does otherwise.
     """
 
     digest: str | None
@@ -115,8 +115,6 @@ def difference(ours: Fingerprint | None, theirs: object) -> Difference | None:
     if not found.keys() <= {"library_differs"}:
         reason = next(reason for reason in _BY_WEIGHT if reason in found)
         return Difference(reason, _listed(found[reason], ours.compared, compared))
-    if ours.unfit is not None:
-        return ours.unfit
     if (incomplete := _incomplete(ours, theirs, compared)) is not None:
         return Difference("incomplete", incomplete)
     if found:
@@ -124,7 +122,7 @@ def difference(ours: Fingerprint | None, theirs: object) -> Difference | None:
         return Difference("library_differs", f"{listed}{_ADVICE}")
     if theirs.get("digest") != ours.digest:
         return Difference("library_differs", f"only its digest differs{_ADVICE}")
-    return None
+    return ours.unfit
 
 
 _ADVICE = (

@@ -15,7 +15,7 @@ No code of a model is run, and nothing is fetched.
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -93,8 +93,9 @@ def processor_template(model: str) -> object:
     """
     from transformers import AutoProcessor
 
+    load: Callable[..., Any] = AutoProcessor.from_pretrained
     try:
-        processor = AutoProcessor.from_pretrained(model, trust_remote_code=False)
+        processor = load(model, trust_remote_code=False)
     except Exception as error:  # whatever it is: then the engine has no processor
         print(f"no processor: {error}", file=sys.stderr)  # noqa: T201 - the parent's log
         return None

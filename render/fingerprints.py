@@ -136,6 +136,10 @@ def _unfit(renderer: Renderer, identity: Identity) -> Difference | None:
     Its class of a tokenizer may not do what tokenizer.json says: we do what that says.
     """
     model = renderer.model
+    if renderer.default_chat_template_kwargs:
+        return Difference(
+            "template_differs", "no fingerprint tells --default-chat-template-kwargs"
+        )
     if identity.differing_text is not None:
         return Difference(
             "tokenizer_differs",

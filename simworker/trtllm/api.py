@@ -1,7 +1,4 @@
-"""The HTTP routes of a simulated TensorRT-LLM worker: only this engine's.
-
-KV events are not simulated: `/kv_cache_events` has none.
-"""
+"""The HTTP routes of a simulated TensorRT-LLM worker: only this engine's."""
 
 import asyncio
 import json
@@ -158,14 +155,15 @@ class TrtllmApi(Api):
         card = {
             "id": named[0] if named else Path(parts.model).name,
             "object": "model",
-            "created": int(parts.started),
+            "created": int(parts.ranks.started),
             "owned_by": "tensorrt_llm",
         }
         return json_answer({"object": "list", "data": [card]})
 
     async def metrics(self, request: web.Request) -> web.Response:
         """GET /metrics: iteration statistics since the last read, in JSON"""
-        engine, cache = self._parts.runner.engine, self._parts.cache
+        rank = self._parts.ranks[0]
+        engine, cache = rank.engine, rank.cache
         if self._told_requests == self.totals.requests:
             return json_answer([])
         self._told_requests = self.totals.requests
@@ -182,8 +180,18 @@ class TrtllmApi(Api):
         return json_answer([stats])
 
     async def events(self, request: web.Request) -> web.Response:
-        """POST /kv_cache_events: none, as with an event buffer of size 0"""
-        return json_answer([])
+        """POST /kv_cache_events: all events since the last call, once"""
+        buffer = self._parts.buffer
+        if buffer is None:
+            return json_answer([])
+        faults = self._parts.ranks.faults
+        if faults.drain == "hang":
+            await asyncio.sleep(faults.pause_s)
+        elif faults.drain == "error":
+            raise ApiError("the launcher is gone", status=503, type="Unavailable")
+        elif faults.drain == "garbage":
+            return web.Response(text="<html>not this one</html>")
+        return web.Response(body=buffer.drain(), content_type="application/json")
 
     async def server_info(self, request: web.Request) -> web.Response:
         """GET /server_info"""
@@ -199,18 +207,19 @@ class TrtllmApi(Api):
         info: dict[str, Any] = {
             "disaggregated_params": {},
             "max_batch_size": self._parts.options.max_running,
-            "kv_cache_hash_algo": "v1_block_key",
-            "tokens_per_block": self._parts.cache.block_size,
+            "kv_cache_hash_algo": self._parts.options.event_hash_algo,
+            "tokens_per_block": self._parts.ranks.block_size,
             "startup_metrics": {},
         }
         if mode.kind != "missing":
             if self._compared is None:
-                self._compared = await self._in_thread(self._own_fields)
-            info["render_fingerprint"] = fingerprint(self._compared, mode)
+                renderer = self._parts.renderer
+                self._compared = await self._in_thread(
+                    lambda: compared_fields(renderer)
+                )
+            if self._compared is not None:
+                info["render_fingerprint"] = fingerprint(self._compared, mode)
         return json_answer(info)
-
-    def _own_fields(self) -> dict[str, Any]:
-        return compared_fields(self._parts.renderer, self._parts.options.chat_template)
 
     async def change_mode(self, request: web.Request) -> web.Response:
         """POST /sim/render_fingerprint {"mode": MODE}; no engine has this route"""

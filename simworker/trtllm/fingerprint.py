@@ -1,27 +1,26 @@
 """The `render_fingerprint` of a simulated TensorRT-LLM worker, and what goes wrong.
 
-The real one hashes what transformers made of the tokenizer's files. This one is made
-of the files, in the same shape: its digest equals that of another simulated worker of
-the same model and template, not a real one's. To equal another renderer, give it that
-one's: `--render-fingerprint-file`.
+It is computed as the real one's is, for the transformers installed here. To equal a
+renderer elsewhere, give it that one's: `--render-fingerprint-file`.
 """
 
-import contextlib
 import copy
-import hashlib
-import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from render import Renderer
+from render import Renderer, fingerprints
+from render.fingerprint import sha256_json
+from render.fingerprint_child import NoFingerprint
 from simworker.options import BadOptions
+
+log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
-VERSION = 2
 FIELDS = (
     "version", "model_type", "extension", "extension_render_version", "use_harmony",
     "custom_tokenizer", "input_processor", "templates.server", "templates.processor",
@@ -29,12 +28,6 @@ FIELDS = (
     "tokenizer.vocab_sha256", "tokenizer.special_tokens_sha256",
     "tokenizer.added_tokens_sha256", "tokenizer.init_kwargs_sha256",
     "tokenizer.encoding.kind", "tokenizer.encoding.sha256",
-)  # fmt: skip
-# Of the tokenizer's options, those that can change ids.
-INIT_KWARGS = (
-    "add_prefix_space", "add_bos_token", "add_eos_token", "legacy",
-    "split_special_tokens", "do_lower_case", "strip_accents",
-    "tokenize_chinese_chars",
 )  # fmt: skip
 KINDS = ("equal", "missing", "incomplete", "error", "unauthorised", "garbage")
 SLOW_S = 15.0
@@ -85,55 +78,17 @@ def read_compared(path: Path) -> Json:
     return compared
 
 
-def compared_fields(renderer: Renderer, server_template: str | None) -> Json:
-    """The fields of a model directory; takes about a second for a large vocabulary."""
-    model = renderer.model
-    tokenizer = msgspec.json.decode(model.tokenizer_file.read_bytes())
-    tokenizer["truncation"] = tokenizer["padding"] = None
-    template = _sha256(model.tokenizer_templates.get("default"))
-    processor = model.processor_template
-    return {
-        "version": VERSION,
-        "model_type": model.model_type,
-        "extension": "ServingExtension",
-        "extension_render_version": 1,
-        "use_harmony": False,
-        "custom_tokenizer": None,
-        "input_processor": "default",
-        "templates": {
-            "server": _sha256(_template_text(server_template)),
-            # A model without a processor has its tokenizer loaded in its place.
-            "processor": template if processor is None else _sha256(processor),
-            "tokenizer": template,
-        },
-        "tokenizer": _tokenizer_fields(renderer, tokenizer),
-    }
+def compared_fields(renderer: Renderer) -> Json | None:
+    """The fields of what a worker renders with, by the real recipe.
 
-
-def _template_text(given: str | None) -> str | None:
-    """A template is given as a file or as its text."""
-    with contextlib.suppress(OSError, ValueError):  # a text that can be no path
-        if given is not None and Path(given).is_file():
-            return Path(given).read_text()
-    return given
-
-
-def _tokenizer_fields(renderer: Renderer, tokenizer: Json) -> Json:
-    path = renderer.model.path / "tokenizer_config.json"
-    config = msgspec.json.decode(path.read_bytes()) if path.is_file() else {}
-    vocabulary = tokenizer.get("model", {}).get("vocab")
-    return {
-        "class": config.get("tokenizer_class", "PreTrainedTokenizerFast"),
-        "vocab_size": renderer.vocabulary_size,
-        "vocab_sha256": _sha256(vocabulary),
-        "special_tokens_sha256": _sha256(dict(renderer.model.special_tokens)),
-        "added_tokens_sha256": _sha256(tokenizer.get("added_tokens")),
-        "init_kwargs_sha256": _sha256(
-            {name: config[name] for name in INIT_KWARGS if name in config}
-        ),
-        "encoding": {"kind": "tokenizers", "sha256": _sha256(tokenizer)},
-        "complete": True,
-    }
+    It takes seconds the first time on a machine. None, with a line in the log, where
+    there are none: the engine then leaves its fingerprint out.
+    """
+    try:
+        return dict(fingerprints.compute(renderer).compared)
+    except NoFingerprint as error:
+        log.warning("there is no fingerprint: %s", error)
+        return None
 
 
 def fingerprint(compared: Mapping[str, object], mode: Mode) -> Json:
@@ -145,7 +100,7 @@ def fingerprint(compared: Mapping[str, object], mode: Mode) -> Json:
         tokenizer = shown.setdefault("tokenizer", {})
         tokenizer["encoding"], tokenizer["complete"] = None, False
     return {
-        "digest": _sha256(shown),
+        "digest": sha256_json(shown),
         "compared": shown,
         "info": {"tool_parser": None, "reasoning_parser": None},
     }
@@ -161,12 +116,4 @@ def _change(compared: Json, path: str) -> None:
     elif isinstance(value, int):
         compared[name] = value + 1
     else:
-        compared[name] = _sha256([value])
-
-
-def _sha256(value: object) -> str | None:
-    """Of the JSON as Python writes it, keys sorted; what is not there stays null."""
-    if value is None:
-        return None
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+        compared[name] = sha256_json([value])
