@@ -46,6 +46,16 @@ def never_blocks() -> Iterator[None]:
 
 
 @pytest.fixture
+def proofs_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gateways ask no worker for proof: the test says what is proven."""
+
+    async def nothing(*_: object) -> None:
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr("gateway.proving.Proving.watch", nothing)
+
+
+@pytest.fixture
 async def start_render_server(
     renderer: Renderer,
     client: aiohttp.ClientSession,
