@@ -14,6 +14,7 @@ from gateway.errors import NoWorker
 from gateway.monitor import Monitor
 from kvindex.index import Indexes
 from kvindex.knowledge import Knowledge
+from router.forwarding import Forwarding
 from router.pool import NoCandidate, WorkerPool
 from router.request import RouteRequest
 from router.router import Router
@@ -31,6 +32,7 @@ class Admin:
         router: Router,
         monitor: Monitor,
         accounts: Accounts,
+        forwarding: Forwarding,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`clock` is that of the pool and the feeds."""
@@ -40,6 +42,7 @@ class Admin:
         self._router = router
         self._monitor = monitor
         self._accounts = accounts
+        self._forwarding = forwarding
 
     def ready(self) -> bool:
         """Whether a request would find a worker that has answered."""
@@ -91,6 +94,7 @@ class Admin:
                 }
                 for rank, knowledge in sorted(worker.knowledge.items())
             ],
+            "forwarding": self._forwarding.of(worker),
             "predicted_hit_tokens": self._accounts.predicted.get(worker.url, 0),
             "delivered_hit_tokens": self._accounts.delivered.get(worker.url, 0),
         }

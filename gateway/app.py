@@ -35,6 +35,7 @@ from gateway.rendering import RenderPool
 from gateway.threads import Threads
 from gateway.upstream import Upstreams
 from kvindex.index import Indexes
+from router.blockers import BlockerLog
 from router.forwarding import Forwarding
 from router.policy import POLICIES
 from router.pool import WorkerPool
@@ -94,9 +95,10 @@ class Gateway:
             router=self.router,
             monitor=self.monitor,
             accounts=self.accounts,
+            forwarding=self.forwarding,
         )
         self._render_pool, self._threads = _render_threads(config, self.metrics)
-        self.metrics.watch(Gauges(self.pool, self.indexes).read)
+        self.metrics.watch(Gauges(self.pool, self.indexes, self.forwarding).read)
 
     async def start(self) -> web.Application:
         """Contact the workers once, start the background; the application to serve."""
@@ -140,7 +142,8 @@ class Gateway:
         return self.application(self.upstreams)
 
     async def _background(self, session: aiohttp.ClientSession) -> None:
-        housekeeping = Housekeeping(self.pool, self.indexes, self.metrics)
+        blockers = BlockerLog(self.pool, self.forwarding)
+        housekeeping = Housekeeping(self.pool, self.indexes, self.metrics, blockers)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._kept("housekeeping", housekeeping.run))
             tasks.create_task(self._kept("lag", housekeeping.watch_loop))

@@ -9,6 +9,7 @@ from gateway.metrics import PREFIX
 from kvindex.events import AllBlocksCleared, BlockRemoved, BlockStored
 from kvindex.index import Indexes
 from kvindex.standing import FeedState
+from router.forwarding import Forwarding
 from router.pool import WorkerPool
 from router.worker import WorkerState
 
@@ -23,7 +24,10 @@ KINDS = {
 class Gauges:
     """Reads the state of a fleet and an index."""
 
-    def __init__(self, pool: WorkerPool, indexes: Indexes) -> None:
+    def __init__(
+        self, pool: WorkerPool, indexes: Indexes, forwarding: Forwarding
+    ) -> None:
+        self._forwarding = forwarding
         self._pool = pool
         self._indexes = indexes
 
@@ -31,6 +35,7 @@ class Gauges:
         """Every metric, with the values of now."""
         yield from self._workers()
         yield from self._feeds()
+        yield self._blockers()
         indexes = self._indexes.all
         memory = self._indexes.memory
         yield _gauge("index_blocks", "Blocks indexed", sum(i.blocks for i in indexes))
@@ -59,6 +64,16 @@ class Gauges:
             for state in WorkerState:
                 states.add_metric([worker.url, state], worker.state is state)
         yield from (requests, tokens, states)
+
+    def _blockers(self) -> Metric:
+        blocked = GaugeMetricFamily(
+            PREFIX + "forwarding_blocked",
+            "1 for a ready or suspect worker that is sent no token ids, and why",
+            labels=("worker", "reason"),
+        )
+        for url, blocker in self._forwarding.blockers().items():
+            blocked.add_metric([url, blocker.reason], 1)
+        return blocked
 
     def _feeds(self) -> Iterator[Metric]:
         states = GaugeMetricFamily(

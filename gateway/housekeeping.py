@@ -5,6 +5,7 @@ import time
 
 from gateway.metrics import Metrics
 from kvindex.index import Indexes
+from router.blockers import BlockerLog
 from router.pool import WorkerPool
 
 TICK_S = 1.0
@@ -16,14 +17,22 @@ SWEEP_BLOCKS = 2_000
 class Housekeeping:
     """Periodic work of one gateway."""
 
-    def __init__(self, pool: WorkerPool, indexes: Indexes, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        pool: WorkerPool,
+        indexes: Indexes,
+        metrics: Metrics,
+        blockers: BlockerLog,
+    ) -> None:
+        self._blockers = blockers
         self._pool = pool
         self._indexes = indexes
         self._metrics = metrics
 
     async def run(self) -> None:
-        """Tick the feeds and sweep the index, until cancelled."""
+        """Tick the feeds and sweep the index, look at blockers, until cancelled."""
         while True:
+            self._blockers.look()
             for worker in self._pool.workers:
                 for knowledge in list(worker.knowledge.values()):
                     while knowledge.feed.tick():  # noqa: ASYNC110 - as below

@@ -7,6 +7,8 @@ that a worker renders alike is not done here, nor are ids looked at.
 from collections.abc import Collection
 from typing import Literal, get_args
 
+import msgspec
+
 from router.pool import WorkerPool
 from router.proof import NOT_ASKED, PENDING, Blocker, Proof
 from router.request import Forwardable, RouteRequest
@@ -32,8 +34,8 @@ class Forwarding:
     """The rule, over the workers of a pool."""
 
     def __init__(self, pool: WorkerPool, when: When = "all") -> None:
+        self.when = when
         self._pool = pool
-        self._when = when
 
     def profiles(self, model: str | None) -> frozenset[str]:
         """The profiles whose ids may go to some worker for a model, as things are."""
@@ -44,14 +46,39 @@ class Forwarding:
 
     def blocked(self, model: str | None) -> Withheld | None:
         """Why no worker for a model is sent ids now, whatever the request."""
-        if self._when == "never":
+        if self.when == "never":
             return "switched_off"
         workers = self._pool.serving(model)
         proofs = [isinstance(worker.proof, Proof) for worker in workers]
         if not workers:
             return "no_workers"
-        enough = all(proofs) if self._when == "all" else any(proofs)
+        enough = all(proofs) if self.when == "all" else any(proofs)
         return None if enough else "worker_blocked"
+
+    def blockers(self) -> dict[str, Blocker]:
+        """What keeps ids from the ready and suspect workers, by their URL."""
+        if self.when == "never":
+            return {}
+        return {
+            worker.url: worker.proof
+            for worker in self._pool.serving(None)
+            if isinstance(worker.proof, Blocker)
+        }
+
+    def of(self, worker: Worker) -> dict[str, object]:
+        """A worker's own part in it, as JSON shows it."""
+        proof = worker.proof
+        if self.when == "never":
+            return {"allowed": False, "reason": "switched_off"}
+        if isinstance(proof, Blocker):
+            return {"allowed": False} | msgspec.structs.asdict(proof)
+        shapes = None if proof.shapes is None else sorted(proof.shapes)
+        return {
+            "allowed": True,
+            "reason": None,
+            "proven_by": proof.by,
+            "proven_shapes": shapes,
+        }
 
     def against(self, request: RouteRequest, chosen: Worker) -> str | None:
         """What speaks against sending the ids of a request to a worker; None: nothing.
@@ -63,9 +90,9 @@ class Forwarding:
             return request.no_ids or "worker_blocked"
         if prompt.never is not None:
             return prompt.never
-        if self._when == "never":
+        if self.when == "never":
             return "switched_off"
-        others = self._pool.serving(request.model) if self._when == "all" else ()
+        others = self._pool.serving(request.model) if self.when == "all" else ()
         return _against(prompt, chosen, others)
 
 

@@ -19,6 +19,7 @@ from gateway.options import markdown_table, options_of
 from gateway.render_config import RenderConfig
 from gateway.shared_config import SharedConfig
 from kvindex.index import Indexes
+from router.forwarding import Forwarding
 from router.pool import WorkerPool
 from router.worker import WorkerSpec
 
@@ -66,7 +67,8 @@ def _metrics() -> Iterator[tuple[Metric, tuple[str, ...]]]:
             yield metric, tuple(written._labelnames)
     pool = WorkerPool(clock=lambda: 0.0)
     pool.add(WorkerSpec(url="http://w1:8000"))
-    for family in Gauges(pool, Indexes(limit_bytes=1)).read():
+    gauges = Gauges(pool, Indexes(limit_bytes=1), Forwarding(pool))
+    for family in gauges.read():
         yield family, getattr(family, "_labelnames", ())
 
 

@@ -1,6 +1,7 @@
 """Metrics that are read at each scrape."""
 
 import time
+from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
@@ -11,6 +12,7 @@ from kvindex.index import Indexes
 from kvindex.knowledge import Knowledge
 from kvindex.standing import FeedState
 from kvindex.wire.vllm import encode_batch
+from router.forwarding import Forwarding, Proof
 from router.pool import WorkerPool
 from router.worker import WorkerSpec, WorkerState
 
@@ -32,6 +34,10 @@ def value(metrics: dict[str, Metric], name: str, **labels: str) -> float:
         if all(sample.labels[key] == wanted for key, wanted in labels.items())
     ]
     return sample.value
+
+
+def _read(pool: WorkerPool, indexes: Indexes) -> Iterator[Metric]:
+    return Gauges(pool, indexes, Forwarding(pool)).read()
 
 
 def test_a_fleet_of_one() -> None:
@@ -60,7 +66,7 @@ def test_a_fleet_of_one() -> None:
     known.feed.receive(0, encode_batch(batch))
     known.feed.receive(3, b"\xc1")
 
-    metrics = {metric.name: metric for metric in Gauges(pool, indexes).read()}
+    metrics = {metric.name: metric for metric in _read(pool, indexes)}
     assert value(metrics, "inflight_requests", worker=URL) == 1
     assert value(metrics, "inflight_uncached_tokens", worker=URL) == 500
     for state in WorkerState:
@@ -80,3 +86,17 @@ def test_a_fleet_of_one() -> None:
     assert value(metrics, "index_blocks") == 2
     assert 0 < value(metrics, "index_bytes") <= value(metrics, "index_limit_bytes")
     assert value(metrics, "index_refused_blocks") == 0
+
+
+def test_who_blocks_forwarding() -> None:
+    """A ready worker that is not proven, with its reason; no other."""
+    pool, indexes = WorkerPool(clock=time.monotonic), Indexes(limit_bytes=1 << 20)
+    blocking, proven = (pool.add(WorkerSpec(url=f"http://w{n}:8000")) for n in (1, 2))
+    pool.add(WorkerSpec(url="http://joining:8000"))
+    for worker in (blocking, proven):
+        pool.answered(worker)
+    proven.proof = Proof(by="digest")
+    metrics = {metric.name: metric for metric in _read(pool, indexes)}
+    (sample,) = metrics["kv_gateway_forwarding_blocked"].samples
+    assert sample.labels == {"worker": blocking.url, "reason": "pending"}
+    assert sample.value == 1

@@ -14,7 +14,7 @@ from tests.running import until
 
 
 async def test_ticks_and_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every feed each second; sweeping goes on in slices until nothing is left."""
+    """Feeds and blockers each second; sweeping goes on until nothing is left."""
     monkeypatch.setattr(housekeeping, "TICK_S", 0.01)
     ticks: list[str] = []
     feeds = [SimpleNamespace(tick=lambda n=n: ticks.append(n)) for n in "ab"]
@@ -27,11 +27,15 @@ async def test_ticks_and_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
 
     pool: Any = SimpleNamespace(workers=[SimpleNamespace(knowledge=known)])
     indexes: Any = SimpleNamespace(sweep=sweep)
-    task = asyncio.create_task(Housekeeping(pool, indexes, Metrics()).run())
+    looks: list[None] = []
+    blockers: Any = SimpleNamespace(look=lambda: looks.append(None))
+    metrics = Metrics()
+    task = asyncio.create_task(Housekeeping(pool, indexes, metrics, blockers).run())
     await until(lambda: len(ticks) >= 6)
     task.cancel()
     assert ticks[:6] == ["a", "b"] * 3
     assert left == [0]
+    assert len(looks) >= 3
 
 
 async def test_a_blocked_loop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +43,8 @@ async def test_a_blocked_loop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(housekeeping, "LAG_PERIOD_S", 0.01)
     nothing: Any = SimpleNamespace(workers=[])
     metrics = Metrics()
-    task = asyncio.create_task(Housekeeping(nothing, nothing, metrics).watch_loop())
+    house = Housekeeping(nothing, nothing, metrics, nothing)
+    task = asyncio.create_task(house.watch_loop())
     await asyncio.sleep(0.03)
     time.sleep(0.06)  # noqa: ASYNC251 - this is the test
     await asyncio.sleep(0.03)
