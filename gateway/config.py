@@ -137,6 +137,21 @@ class Config(SharedConfig, frozen=True, kw_only=True):
             "to render as the gateway does, if the chosen one is, or never"
         ),
     ] = "all"
+    proof: Annotated[
+        Literal["auto", "digest", "digest-or-probe"],
+        option(
+            "what proves that a worker renders alike, so that ids may be sent to it: "
+            "its published digest, or ids of fixed chats too; auto: digest for "
+            "TensorRT-LLM, digest-or-probe for the others"
+        ),
+    ] = "auto"
+    probe: Annotated[
+        bool,
+        option(
+            "probe workers by chats of one token too, for what their other routes "
+            "cannot tell"
+        ),
+    ] = False
     connect_timeout: Annotated[
         float,
         option("seconds to connect to a worker", metavar="SECONDS", parse=positive),

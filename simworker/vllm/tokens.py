@@ -1,15 +1,20 @@
 """`/tokenize` and `/detokenize`: what a worker's rendering is probed with."""
 
 from render import Renderer
+from render.fields import TOKENIZE_CHAT
 from simworker.errors import not_valid
 from simworker.planning import Planner, token_list
 from simworker.request import Body
+
+READ = frozenset({"messages", *TOKENIZE_CHAT})
+"""Not the fields of a chat that reach its prompt otherwise: `reasoning_effort`,
+`documents`, `tool_choice`, `truncate_prompt_tokens`."""
 
 
 def tokenize(planner: Planner, body: Body, *, max_model_len: int) -> dict[str, object]:
     """The answer to a prompt or to messages. Raises ApiError."""
     if "messages" in body:
-        token_ids = token_list(planner.render_chat(body))
+        token_ids = token_list(planner.render_chat(_chat(body)))
     elif isinstance(body.get("prompt"), str):
         (rendered,) = planner.render_completion(body)
         token_ids = token_list(rendered)
@@ -24,6 +29,20 @@ def tokenize(planner: Planner, body: Body, *, max_model_len: int) -> dict[str, o
         "tokens": token_ids,
         "token_strs": strings,
     }
+
+
+def _chat(body: Body) -> Body:
+    """The chat as this route reads it: what it does not know it ignores."""
+    chat = {name: v for name, v in body.items() if name in READ}
+    messages = chat["messages"]
+    if isinstance(messages, list):  # it does not know the older name of the reasoning
+        chat["messages"] = [
+            {name: v for name, v in message.items() if name != "reasoning_content"}
+            if isinstance(message, dict)
+            else message
+            for message in messages
+        ]
+    return chat
 
 
 def detokenize(renderer: Renderer, body: Body) -> dict[str, object]:
