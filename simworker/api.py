@@ -14,16 +14,16 @@ from aiohttp import web
 
 from render import Renderer
 from render.refused import RenderRefused
-from simworker.cache import BlockCache
-from simworker.engine import Job
+from simworker.control import Control
+from simworker.drain import EventBuffer
 from simworker.errors import Envelope, answer_errors, json_answer
 from simworker.exchange import Exchange, Service
 from simworker.hashing import Identity
+from simworker.job import Job
 from simworker.options import SimOptions
 from simworker.planning import Planner, Task
-from simworker.publisher import Publisher
+from simworker.rank import Ranks
 from simworker.request import Body, Call, read_body
-from simworker.runner import Runner
 from simworker.totals import Totals
 
 MAX_BODY = 256 << 20
@@ -33,22 +33,20 @@ _T = TypeVar("_T")
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the routes work with; `started` is in Unix seconds.
+    """What the routes work with; `model` is the name of the served model.
 
-    `model` is the name of the served model.
+    `buffer` has the events that wait to be drained, of engines that have no sockets.
     """
 
     options: SimOptions
     model: str
     renderer: Renderer
     planner: Planner
-    runner: Runner
-    cache: BlockCache
-    publisher: Publisher | None
+    ranks: Ranks
+    buffer: EventBuffer | None
     service: Service
     executor: Executor
     max_model_len: int
-    started: float
 
 
 class Api(ABC):
@@ -64,9 +62,11 @@ class Api(ABC):
         """The aiohttp application with all routes."""
         answered = answer_errors(type(self).envelope)
         app = web.Application(client_max_size=MAX_BODY, middlewares=[answered])
-        for path, handler in self._posts().items():
+        control = Control(self._parts.ranks)
+        for path, handler in {**self._posts(), **control.posts()}.items():
             app.router.add_post(path, handler)
-        for path, handler in {**self._gets(), "/sim/stats": self.stats}.items():
+        gets = {**self._gets(), **control.gets(), "/sim/stats": self.stats}
+        for path, handler in gets.items():
             app.router.add_get(path, handler, allow_head=False)
         app.on_response_prepare.append(_sign)
         return app
@@ -114,7 +114,9 @@ class Api(ABC):
     async def _one_token(self) -> None:
         """A real generation, as some health checks ask for."""
         job = Job([0], [0])
-        async with self._parts.runner.generate([job], every_token=False) as run:
+        async with self._parts.ranks[0].runner.generate(
+            [job], every_token=False
+        ) as run:
             await run.changed()
 
     async def health(self, request: web.Request) -> web.Response:
@@ -123,21 +125,26 @@ class Api(ABC):
 
     async def stats(self, request: web.Request) -> web.Response:
         """GET /sim/stats: what tests want to know; no engine has this route"""
-        parts, totals = self._parts, self.totals
-        publisher = parts.publisher
+        totals, ranks = self.totals, list(self._parts.ranks)
+        engines = [rank.engine for rank in ranks]
+        buffer = self._parts.buffer
         return json_answer(
             {
                 "requests": totals.requests,
                 "refused": totals.refused,
                 "skipped_rendering": totals.skipped_rendering,
                 "finished": sum(totals.finished.values()),
-                "aborted": parts.runner.aborted,
-                "running": parts.runner.engine.running,
-                "waiting": parts.runner.engine.waiting,
-                "queried_tokens": parts.runner.engine.queried_tokens,
-                "hit_tokens": parts.runner.engine.hit_tokens,
-                "held_blocks": parts.cache.held,
-                "event_batches": publisher.next_sequence if publisher else 0,
+                "aborted": sum(rank.runner.aborted for rank in ranks),
+                "running": sum(engine.running for engine in engines),
+                "waiting": sum(engine.waiting for engine in engines),
+                "queried_tokens": sum(engine.queried_tokens for engine in engines),
+                "hit_tokens": sum(engine.hit_tokens for engine in engines),
+                "held_blocks": sum(rank.cache.held for rank in ranks),
+                "event_batches": sum(
+                    rank.stream.next_sequence for rank in ranks if rank.stream
+                ),
+                "event_drains": buffer.drains if buffer else 0,
+                "events_lost": buffer.lost if buffer else 0,
             }
         )
 

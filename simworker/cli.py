@@ -10,7 +10,8 @@ import asyncio
 import signal
 import sys
 
-from simworker.options import BadOptions, SimOptions, add_arguments, from_args
+from simworker.arguments import add_arguments, from_args
+from simworker.options import BadOptions, SimOptions
 
 __all__ = ["add_arguments", "run"]
 

@@ -17,7 +17,9 @@ import msgspec
 from kvindex.blocks import matchable_blocks
 from kvindex.events import KVEvent
 from simworker.cache import BlockCache
-from simworker.hashing import BlockHasher, Digest, Identity
+from simworker.contents import Content
+from simworker.hashing import Digest, Hasher
+from simworker.job import Job
 
 # Shorter ticks would cost more CPU than the whole simulated worker; a request then
 # gets several tokens at once, as real engines' streams show it too.
@@ -26,7 +28,11 @@ _EPSILON = 1e-6
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast the simulated hardware is. Rates are tokens/s before `speed`."""
+    """How fast the simulated hardware is. Rates are tokens/s before `speed`.
+
+    `output_at_end`: what was generated is stored when a request is finished, not block
+    by block; `tails`: its last block then too, though it is not full.
+    """
 
     prefill_rate: float = 20_000.0
     decode_rate: float = 50.0
@@ -35,56 +41,13 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_step_tokens: int = 8192
     speed: float = 1.0
     min_tick_s: float = MIN_TICK_S
+    output_at_end: bool = False
+    tails: bool = False
 
     @property
     def tick_s(self) -> float:
         """Seconds between two decode ticks."""
         return max(1.0 / (self.decode_rate * self.speed), self.min_tick_s)
-
-
-def _ignore() -> None:
-    """Nobody waits for this job."""
-
-
-class Job:
-    """One request inside the engine: its tokens, its blocks, how far it got.
-
-    `output` is what it will say, fixed from the start; `produced` of it are out.
-    `cached_tokens` is the hit of the first prefill (None before it). `on_progress` is
-    called whenever some more came out.
-    """
-
-    def __init__(
-        self,
-        prompt: Sequence[int],
-        output: Sequence[int],
-        *,
-        identity: Identity | None = None,
-        read_cache: bool = True,
-    ) -> None:
-        if not prompt or not output:
-            raise ValueError("a request needs a prompt and at least one output token")
-        self.token_ids = [*prompt, *output]
-        self.prompt_tokens = len(prompt)
-        self.output_tokens = len(output)
-        self.identity = identity or Identity()
-        self.read_cache = read_cache
-        self.produced = 0
-        self.cached_tokens: int | None = None
-        self.on_progress: Callable[[], None] = _ignore
-        self.aborted = False
-        self.blocks: list[int] = []
-        self.chain: list[Digest] = []
-        self.stored = 0
-        self.computed = 0
-        self.prefill_tokens = 0
-        self.decode_from = 0.0
-        self.produced_before = 0
-
-    @property
-    def finished(self) -> bool:
-        """All of the output is out."""
-        return self.produced == self.output_tokens
 
 
 class Engine:
@@ -97,7 +60,7 @@ class Engine:
         self,
         settings: EngineSettings,
         cache: BlockCache,
-        hasher: BlockHasher,
+        hasher: Hasher,
         *,
         on_batch: Callable[[list[KVEvent]], None],
     ) -> None:
@@ -160,9 +123,30 @@ class Engine:
             else:
                 self._tick(due)
             self._schedule(due)
-            events = self._cache.take_events()
-            if events:
-                self._on_batch(events)
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand over events that no step would, as of a reset of an idle engine."""
+        events = self._cache.take_events()
+        if events:
+            self._on_batch(events)
+
+    def restart(self, cache: BlockCache, now: float) -> None:
+        """Begin with another cache; requests keep what they said and are computed anew.
+
+        The process that died took no request with it: they only start over.
+        """
+        self.advance(now)
+        current = [self._prefilling] if self._prefilling is not None else []
+        current += self._running
+        self._prefilling, self._running = None, []
+        self._cache = cache
+        self._waiting.extendleft(reversed(current))
+        for job in self._waiting:
+            job.blocks, job.chain, job.stored = [], [], 0
+            self._extend_chain(job, job.prompt_tokens + job.produced)
+        self._waiting = deque(job for job in self._waiting if not job.aborted)
+        self._schedule(now)
 
     # --- prefill
 
@@ -180,20 +164,32 @@ class Engine:
         """Hold the blocks of all that must be computed before the next token."""
         size = self._cache.block_size
         tokens = job.prompt_tokens + job.produced
-        limit = matchable_blocks(tokens, size) if job.read_cache else 0
-        hits = self._cache.lookup(job.chain[:limit])
+        matchable = job.chain[: self._matchable(job, tokens)]
+        hits = self._cache.lookup(matchable)
+        behind = self._cache.behind(matchable[len(hits) :])
         blocks = self._cache.allocate(hits, self._blocks_for(tokens) - len(hits))
         if blocks is None:
             return False
+        self._load(blocks[len(hits) :], behind)
         job.blocks = blocks
-        job.stored = len(hits)
-        job.computed = len(hits) * size
+        job.stored = len(hits) + len(behind)
+        job.computed = job.stored * size
         job.prefill_tokens = tokens
         if job.cached_tokens is None:
             job.cached_tokens = job.computed
             self.queried_tokens += tokens
             self.hit_tokens += job.computed
         return True
+
+    def _matchable(self, job: Job, tokens: int) -> int:
+        if not job.read_cache:
+            return 0
+        return matchable_blocks(tokens - self._hasher.lookahead, self._cache.block_size)
+
+    def _load(self, blocks: Sequence[int], contents: Sequence[Content]) -> None:
+        """Fill the first of `blocks` from the tier behind the GPU, in no time."""
+        if contents:
+            self._cache.load(blocks[: len(contents)], contents)
 
     def _start_step(self, job: Job, now: float, cost_s: float) -> None:
         left = job.prefill_tokens - job.computed
@@ -257,8 +253,11 @@ class Engine:
     def _produce(self, job: Job, produced: int) -> None:
         job.produced = produced
         job.computed = job.prompt_tokens + produced - 1
-        self._store_full(job)
+        if job.finished or not self._settings.output_at_end:
+            self._store_full(job)
         if job.finished:
+            if self._settings.tails:
+                self._store_tail(job)
             self._leave(job)
         job.on_progress()
 
@@ -274,22 +273,28 @@ class Engine:
 
     def _extend_chain(self, job: Job, tokens: int) -> None:
         """Hash the full blocks of the first `tokens` tokens."""
-        size = self._cache.block_size
-        for number in range(len(job.chain), tokens // size):
-            parent = job.chain[-1] if job.chain else self._hasher.root
-            content = job.token_ids[number * size : (number + 1) * size]
-            keys = job.identity.hashed_keys(number)
-            job.chain.append(self._hasher.block(parent, content, keys))
+        job.extend_chain(self._hasher, self._cache.block_size, tokens)
+
+    def _full(self, tokens: int) -> int:
+        """How many blocks so many tokens fill."""
+        return max(tokens - self._hasher.lookahead, 0) // self._cache.block_size
 
     def _store_full(self, job: Job) -> None:
-        full = job.computed // self._cache.block_size
+        full = self._full(job.computed)
         if full > job.stored:
             self._extend_chain(job, job.computed)
-            self._cache.store(
-                job.blocks,
-                job.chain[:full],
-                job.token_ids,
-                job.identity,
-                first=job.stored,
-            )
-            job.stored = full
+            self._store(job, job.chain[:full], job.token_ids)
+
+    def _store_tail(self, job: Job) -> None:
+        """A finished request's last block, which is not full."""
+        full, size = self._full(job.computed), self._cache.block_size
+        if job.computed - self._hasher.lookahead > full * size:
+            tail = job.link(self._hasher, size, full, job.computed)
+            self._store(job, [*job.chain[:full], tail], job.token_ids[: job.computed])
+
+    def _store(
+        self, job: Job, chain: Sequence[Digest], token_ids: Sequence[int]
+    ) -> None:
+        cache, identity = self._cache, job.identity
+        cache.store(job.blocks, chain, token_ids, identity, first=job.stored)
+        job.stored = len(chain)

@@ -12,12 +12,12 @@ import msgspec
 from aiohttp import web
 
 from simworker.answers import Answer
-from simworker.engine import Job
 from simworker.errors import encoded, json_answer
 from simworker.hashing import Identity
+from simworker.job import Job
 from simworker.planning import Task
+from simworker.rank import Ranks
 from simworker.request import Call
-from simworker.runner import Runner
 
 Json = dict[str, Any]
 DONE = b"data: [DONE]\n\n"
@@ -30,8 +30,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     `system_fingerprint`.
     """
 
-    runner: Runner
-    block_size: int
+    ranks: Ranks
     fingerprint: str
     tell_cached: bool
 
@@ -82,6 +81,7 @@ class Exchange(ABC):
         self._model = model
         self._id = f"{self.id_prefix}{call.request_id}"
         self._created = int(time.time())
+        self._rank = service.ranks.pick(call.rank)
         pairs = [(task, answer) for task in tasks for answer in task.answers]
         self._lines = [
             Line(index, task, answer, _job(call, task, answer, identity))
@@ -93,7 +93,7 @@ class Exchange(ABC):
         if self._call.stream:
             return await self._stream(request)
         jobs = [line.job for line in self._lines]
-        async with self._service.runner.generate(jobs, every_token=False) as run:
+        async with self._rank.runner.generate(jobs, every_token=False) as run:
             await run.changed()
         parts = [
             self._part(line, 0, line.job.output_tokens, whole=True)
@@ -106,7 +106,7 @@ class Exchange(ABC):
         response.headers["Content-Type"] = "text/event-stream; charset=utf-8"
         await response.prepare(request)
         jobs = [line.job for line in self._lines]
-        async with self._service.runner.generate(jobs, every_token=True) as run:
+        async with self._rank.runner.generate(jobs, every_token=True) as run:
             while any(line.sent < line.job.output_tokens for line in self._lines):
                 await run.changed()
                 events = [event for line in self._lines for event in self._news(line)]

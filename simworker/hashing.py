@@ -1,4 +1,4 @@
-"""vLLM's chained block hashes: what its KV events carry.
+"""What names a block in an engine's events, and vLLM's names: chained hashes.
 
 A hash covers the block's tokens, its extra keys (adapter, cache salt) and the hash
 of the block before it. The formula is the engine's own, so events of a simulated
@@ -9,6 +9,7 @@ import hashlib
 import pickle
 import struct
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -63,12 +64,38 @@ _SERIALIZERS: dict[str, _Serializer] = {
 ALGORITHMS = tuple(_SERIALIZERS)
 
 
+class Hasher(Protocol):
+    """How one engine names its blocks.
+
+    The name of block number `number` covers its tokens and, as in windows over the
+    text, the `lookahead` tokens after it.
+    """
+
+    lookahead: int
+
+    def link(
+        self,
+        parent: Digest | None,
+        token_ids: Sequence[int],
+        identity: "Identity",
+        number: int,
+    ) -> Digest:
+        """The digest of a block behind `parent`; None before block 0."""
+        ...
+
+    def event_value(self, digest: Digest) -> EngineHash:
+        """What an event carries of a digest."""
+        ...
+
+
 class BlockHasher:
     """Hashes of one engine: algorithm, seed and the form its events use.
 
     `block = sha256(serialized((parent, tuple(token_ids), extra_keys or None)))`, the
     first block's parent is `sha256(serialized(seed))` (vLLM >= 0.31).
     """
+
+    lookahead = 0
 
     def __init__(
         self,
@@ -87,6 +114,17 @@ class BlockHasher:
         """The digest of one full block behind `parent`."""
         content = (parent, tuple(token_ids), extra_keys or None)
         return hashlib.sha256(self._serialized(content)).digest()
+
+    def link(
+        self,
+        parent: Digest | None,
+        token_ids: Sequence[int],
+        identity: "Identity",
+        number: int,
+    ) -> Digest:
+        """The digest of block number `number` of a request."""
+        keys = identity.hashed_keys(number)
+        return self.block(self.root if parent is None else parent, token_ids, keys)
 
     def event_value(self, digest: Digest) -> EngineHash:
         """What an event carries: the last 8 bytes as an integer, or all 32."""

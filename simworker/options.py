@@ -1,13 +1,11 @@
-"""The options of a simulated worker: one frozen record and its command line."""
-
-import argparse
-from typing import Any
+"""The options of a simulated worker: one frozen record."""
 
 import msgspec
 
 from simworker.engine import EngineSettings
-from simworker.hashing import ALGORITHMS, DEFAULT_SEED
-from simworker.publisher import PublisherOptions
+from simworker.faults.record import BadFaults, Faults, read_faults
+from simworker.hashing import DEFAULT_SEED
+from simworker.layouts import LAYOUTS
 
 # Tokens per block where none are asked for: what each engine ships with, but for
 # SGLang, whose pages of one token are rarely left so.
@@ -19,6 +17,10 @@ _FAST = 1e9
 _RANGES: dict[str, tuple[float, float]] = {
     "block_size": (1, _MANY),
     "blocks": (2, _MANY),
+    "host_blocks": (0, _MANY),
+    "data_parallel_size": (1, 64),
+    "event_buffer": (1, _MANY),
+    "replay_batches": (1, _MANY),
     "max_running": (1, _MANY),
     "max_num_batched_tokens": (1, _MANY),
     "prefill_rate": (0.001, _FAST),
@@ -31,13 +33,36 @@ class BadOptions(ValueError):
     """Options that cannot be used: one line."""
 
 
+class PublisherOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and how events are sent. A port of 0 is one the system chooses.
+
+    `connect` is where to connect to instead of binding a port. `legacy_replay` leaves
+    the topic out of replay messages, as vLLM < 0.26 did.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    connect: str | None = None
+    replay_port: int | None = None
+    topic: str = ""
+    buffer_batches: int = 10_000
+    high_water_mark: int = 100_000
+    legacy_replay: bool = False
+
+
 class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a simulated worker is told. Field names are the option names.
 
     `model` None is the built-in demo model. Ports of 0 are chosen by the system.
     Rates are tokens/s and, like all times, are scaled by `speed`. `block_size` None is
-    the engine's own. Only vLLM workers have adapters, and publish KV events;
-    `render_fingerprint` and its file are TensorRT-LLM's (`trtllm/fingerprint.py`).
+    the engine's own. Only vLLM workers have adapters. `host_blocks` are behind the GPU,
+    one tier of them; `attention_windows` (tokens) make a KV cache group each, beside
+    that of full attention.
+
+    Events: `event_layout` is one of `layouts.LAYOUTS`; `bigrams` is SGLang's way with
+    EAGLE; `tails`: a last block that is not full is cached too; `event_buffer`
+    (events), `event_hash_algo` and `render_fingerprint` are TensorRT-LLM's. `faults` is
+    JSON.
     """
 
     engine: str = "vllm"
@@ -49,6 +74,9 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8000
     block_size: int | None = None
     blocks: int = 8192
+    host_blocks: int = 0
+    attention_windows: tuple[int, ...] = ()
+    data_parallel_size: int = 1
     max_model_len: int | None = None
     prefill_rate: float = 20_000.0
     decode_rate: float = 50.0
@@ -57,8 +85,16 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
     speed: float = 1.0
     kv_events: bool = True
     kv_events_port: int = 0
+    kv_events_connect: str | None = None
     kv_events_topic: str = "kv-events"
+    event_layout: str = "maps"
+    event_buffer: int = 32_768
+    event_hash_algo: str = "v1_block_key"
+    bigrams: bool = False
+    tails: bool = False
+    faults: str = "{}"
     replay_port: int | None = None
+    replay_batches: int = 10_000
     legacy_replay: bool = False
     hash_algo: str = "sha256"
     hash_seed: str = DEFAULT_SEED
@@ -74,11 +110,6 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
         """`block_size`, or the engine's own."""
         return self.block_size or BLOCK_SIZES[self.engine]
 
-    @property
-    def publishes(self) -> bool:
-        """Whether there are KV events."""
-        return self.kv_events and self.engine == "vllm"
-
     def check(self) -> None:
         """Raise BadOptions for a value that makes no sense."""
         if self.engine not in ENGINES:
@@ -89,16 +120,34 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
                 text = f"must be at least {least}"
                 if asked > most:
                     text = f"must be at most {most}"
-                raise BadOptions(f"--{_flag(name)} {text}")
+                raise BadOptions(f"--{flag(name)} {text}")
         for name in ("port", "kv_events_port", "replay_port"):
             if not 0 <= (getattr(self, name) or 0) <= 65_535:
-                raise BadOptions(f"--{_flag(name)} must be a port number")
+                raise BadOptions(f"--{flag(name)} must be a port number")
         if "" in self.served_model_name:
             raise BadOptions("--served-model-name must not be empty")
+        self._check_engine()
+        try:
+            read_faults(self.faults)
+        except BadFaults as error:
+            raise BadOptions(f"--faults: {error}") from error
+
+    def _check_engine(self) -> None:
+        """Raise BadOptions for what this engine does not have."""
         if self.lora_modules and self.engine != "vllm":
             raise BadOptions("--lora-modules: only vLLM's adapters are simulated")
+        if self.bigrams and self.engine != "sglang":
+            raise BadOptions("--bigrams: only SGLang tells pairs of tokens")
+        if self.event_layout not in LAYOUTS:
+            raise BadOptions(f"--event-layout must be one of: {', '.join(LAYOUTS)}")
+        if any(window < 1 for window in self.attention_windows):
+            raise BadOptions("--attention-windows must be at least 1")
 
-    def engine_settings(self) -> EngineSettings:
+    def faults_at_start(self) -> Faults:
+        """The faults to play from the start. Raises BadFaults."""
+        return read_faults(self.faults)
+
+    def engine_settings(self, *, output_at_end: bool = False) -> EngineSettings:
         """The scheduler's share of the options."""
         return EngineSettings(
             prefill_rate=self.prefill_rate,
@@ -106,101 +155,34 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
             max_running=self.max_running,
             max_step_tokens=self.max_num_batched_tokens,
             speed=self.speed,
+            output_at_end=output_at_end,
+            tails=self.tails,
         )
 
-    def publisher_options(self) -> PublisherOptions:
-        """The event publisher's share of the options."""
+    def publisher_options(self, rank: int = 0) -> PublisherOptions:
+        """The share of a rank's event publisher: its ports count up with the rank."""
         return PublisherOptions(
             host=self.host,
-            port=self.kv_events_port,
-            replay_port=self.replay_port,
+            port=_of_rank(self.kv_events_port, rank) or 0,
+            connect=_connect(self.kv_events_connect, rank),
+            replay_port=_of_rank(self.replay_port, rank),
             topic=self.kv_events_topic,
+            buffer_batches=self.replay_batches,
             legacy_replay=self.legacy_replay,
         )
 
 
-def _flag(name: str) -> str:
+def _of_rank(port: int | None, rank: int) -> int | None:
+    return port + rank if port else port
+
+
+def _connect(endpoint: str | None, rank: int) -> str | None:
+    if endpoint is None:
+        return None
+    host, colon, port = endpoint.rpartition(":")
+    return f"{host}{colon}{int(port) + rank}" if port.isdecimal() else endpoint
+
+
+def flag(name: str) -> str:
+    """An option's name on the command line."""
     return name.replace("_", "-")
-
-
-_HELP: dict[str, tuple[Any, str]] = {
-    "model": (str, "model directory with tokenizer and template (default: built in)"),
-    "host": (str, "address to listen on"),
-    "port": (int, "port to listen on, 0 for a free one"),
-    "chat_template": (str, "chat template, a file or its text"),
-    "block_size": (int, "tokens per KV block (default: the engine's)"),
-    "blocks": (int, "KV blocks of the cache, one of them reserved"),
-    "max_model_len": (int, "most tokens of a request (default: what fits)"),
-    "prefill_rate": (float, "uncached prompt tokens per second"),
-    "decode_rate": (float, "output tokens per second of each request"),
-    "max_running": (int, "requests that run at once"),
-    "max_num_batched_tokens": (int, "most prompt tokens of one step"),
-    "speed": (float, "divides every simulated time"),
-    "kv_events_port": (int, "port of the KV event stream, 0 for a free one"),
-    "kv_events_topic": (str, "topic of the KV event stream"),
-    "replay_port": (int, "port for event replay, 0 for a free one (default: none)"),
-    "hash_seed": (str, "seed of the block hashes"),
-    "render_fingerprint": (
-        str,
-        "how a TensorRT-LLM worker tells its render fingerprint: equal, missing, "
-        "incomplete, differs:FIELD, slow[:SECONDS], error, unauthorised, garbage",
-    ),
-    "render_fingerprint_file": (
-        str,
-        "the fingerprint to tell, as another renderer tells it (default: our own)",
-    ),
-    "answers": (
-        str,
-        'fixed answers, one a line: {"match": TEXT, "output_ids": [...]}; instead '
-        'of "match" also "prompt_ids" or "messages"',
-    ),
-}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `sim-worker` to `parser`."""
-    defaults = SimOptions()
-    parser.add_argument("--engine", choices=ENGINES, default=defaults.engine)
-    for name, (kind, text) in _HELP.items():
-        default = getattr(defaults, name)
-        shown = text if default is None else f"{text} (default: %(default)s)"
-        parser.add_argument(
-            f"--{_flag(name)}", type=kind, default=default, metavar="X", help=shown
-        )
-    for name, text in (
-        (
-            "served_model_name",
-            "names requests may ask for (default: the model's)",
-        ),
-        ("lora_modules", "adapters to serve, NAME=PATH"),
-    ):
-        parser.add_argument(
-            f"--{_flag(name)}", nargs="+", default=[], metavar="NAME", help=text
-        )
-    parser.add_argument(
-        "--hash-algo", choices=ALGORITHMS, default=defaults.hash_algo,
-        help="block hash algorithm (default: %(default)s)",
-    )  # fmt: skip
-    for name, text in (
-        ("legacy_replay", "replay without topic, as vLLM before 0.26"),
-        ("bytes_hashes", "events carry whole digests instead of integers"),
-        ("dev_mode", "serve /reset_prefix_cache"),
-    ):
-        parser.add_argument(f"--{_flag(name)}", action="store_true", help=text)
-    for name, text in (
-        ("kv_events", "publish no KV events, as engines ship"),
-        ("prompt_tokens_details", "usage does not tell the cached tokens"),
-    ):
-        parser.add_argument(
-            f"--no-{_flag(name)}", dest=name, action="store_false", help=text
-        )
-
-
-def from_args(args: argparse.Namespace) -> SimOptions:
-    """The record of a parsed command line. Raises BadOptions."""
-    values = {name: getattr(args, name) for name in SimOptions.__struct_fields__}
-    for name in ("served_model_name", "lora_modules"):
-        values[name] = tuple(values[name])
-    options = SimOptions(**values)
-    options.check()
-    return options

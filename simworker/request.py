@@ -17,6 +17,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     `prompt_ids` are ids that came with it and replace rendering. `return_prompt_ids`
     and `return_token_ids` are whether the answer repeats ids of prompt and output.
+    `rank` is the data-parallel rank it must run on.
     """
 
     body: Body
@@ -38,6 +39,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     salt: str | None = None
     prompt_ids: list[int] | None = None
     read_cache: bool = True
+    rank: int | None = None
 
     def limits(self, room: int) -> Limits:
         """What ends an answer when `room` tokens of the context are left."""

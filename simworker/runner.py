@@ -5,7 +5,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from simworker.engine import Engine, Job
+from simworker.cache import BlockCache
+from simworker.engine import Engine
+from simworker.job import Job
 
 
 class Generation:
@@ -65,6 +67,11 @@ class Runner:
             if unfinished:
                 self.aborted += 1
                 self._set_timer()
+
+    def restart(self, cache: BlockCache) -> None:
+        """Go on with an empty cache; what runs starts over."""
+        self.engine.restart(cache, self._clock())
+        self._set_timer()
 
     def _set_timer(self) -> None:
         if self._timer is not None:

@@ -1,8 +1,7 @@
 """A simulated worker as an object: several can run in one process, on one loop."""
 
 import hashlib
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,28 +12,32 @@ from render import Renderer
 from simworker.answers import Author, read_answers
 from simworker.api import Api, Parts
 from simworker.cache import BlockCache
+from simworker.caching import Caching
 from simworker.engine import Engine
 from simworker.exchange import Service
-from simworker.hashing import BlockHasher
 from simworker.model import NAME, demo_model_dir
 from simworker.options import BadOptions, SimOptions
 from simworker.planning import Planner, Wording
-from simworker.publisher import Publisher
+from simworker.publisher import Publisher, start_all
+from simworker.rank import Ranks
 from simworker.runner import Runner
 from simworker.sglang import errors as sglang_errors
 from simworker.sglang.api import SglangApi
+from simworker.sglang.caching import caching as sglang_caching
 from simworker.trtllm import errors as trtllm_errors
 from simworker.trtllm.api import TrtllmApi
+from simworker.trtllm.caching import caching as trtllm_caching
 from simworker.vllm import errors as vllm_errors
 from simworker.vllm.api import VERSION, VllmApi
+from simworker.vllm.caching import caching as vllm_caching
 
 DEFAULT_CONTEXT = 40_960
 # Engines behind uvicorn close idle connections after so many seconds.
 KEEP_ALIVE_S = 5.0
-ENGINES: Mapping[str, tuple[type[Api], Wording]] = {
-    "vllm": (VllmApi, vllm_errors),
-    "trtllm": (TrtllmApi, trtllm_errors),
-    "sglang": (SglangApi, sglang_errors),
+ENGINES: Mapping[str, tuple[type[Api], Wording, Callable[[SimOptions], Caching]]] = {
+    "vllm": (VllmApi, vllm_errors, vllm_caching),
+    "trtllm": (TrtllmApi, trtllm_errors, trtllm_caching),
+    "sglang": (SglangApi, sglang_errors, sglang_caching),
 }
 
 
@@ -43,7 +46,7 @@ class SimWorker:
 
     `renderer` may be shared by workers of the same model, whatever the engine; without
     it the model of the options is loaded. `url` and `kv_endpoint` are known once
-    started.
+    started. `ranks` are its caches and schedulers.
     """
 
     def __init__(self, options: SimOptions, renderer: Renderer | None = None) -> None:
@@ -51,33 +54,42 @@ class SimWorker:
         self.options = options
         self._answers = read_answers(Path(options.answers)) if options.answers else ()
         self.renderer = _renderer(options, renderer)
-        hasher = BlockHasher(
-            options.hash_algo,
-            seed=options.hash_seed,
-            bytes_hashes=options.bytes_hashes,
-        )
-        self.cache = BlockCache(
-            blocks=options.blocks, block_size=options.tokens_per_block, hasher=hasher
-        )
-        self.publisher = (
-            Publisher(options.publisher_options()) if options.publishes else None
-        )
-        self.engine = Engine(
-            options.engine_settings(),
-            self.cache,
-            hasher,
-            on_batch=self.publisher.publish if self.publisher else lambda events: None,
-        )
-        self.runner = Runner(self.engine)
+        self.caching = ENGINES[options.engine][2](options)
+        self.ranks = Ranks(options, self.caching)
+        for rank in self.ranks:
+            rank.play(options.faults_at_start())
         self.max_model_len = self._context_length()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="sim-render")
         self.api = ENGINES[options.engine][0](self._parts())
         self._http: web.AppRunner | None = None
         self.url = ""
 
+    # --- the first rank, of those that have but one
+
+    @property
+    def cache(self) -> BlockCache:
+        """Its cache now."""
+        return self.ranks[0].cache
+
+    @property
+    def engine(self) -> Engine:
+        """Its scheduler."""
+        return self.ranks[0].engine
+
+    @property
+    def runner(self) -> Runner:
+        """What keeps its scheduler in step with the clock."""
+        return self.ranks[0].runner
+
+    @property
+    def publisher(self) -> Publisher | None:
+        """What sends its events over a socket; None where nothing does."""
+        stream = self.ranks[0].stream
+        return stream if isinstance(stream, Publisher) else None
+
     @property
     def kv_endpoint(self) -> str | None:
-        """Where to subscribe to this worker's events; None with events off."""
+        """Where to subscribe to its events; None with events off."""
         return self.publisher.endpoint if self.publisher else None
 
     @property
@@ -97,8 +109,8 @@ class SimWorker:
         await http.setup()
         self._http = http
         try:
-            if self.publisher is not None:
-                self.publisher.start()
+            await start_all(self.ranks.publishers)
+            self.ranks.open()
             site = web.TCPSite(http, self.options.host, self.options.port)
             await site.start()
         except OSError:
@@ -109,12 +121,12 @@ class SimWorker:
 
     async def stop(self) -> None:
         """Close everything at once; open requests are cut off."""
-        self.runner.stop()
+        self.ranks.stop()
         if self._http is not None:
             await self._http.cleanup()
             self._http = None
-        if self.publisher is not None:
-            await self.publisher.stop()
+        for publisher in self.ranks.publishers:
+            await publisher.stop()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _context_length(self) -> int:
@@ -128,25 +140,22 @@ class SimWorker:
         return asked
 
     def _parts(self) -> Parts:
-        options, started = self.options, time.time()
+        options = self.options
         model = options.model or NAME
         return Parts(
             options=options,
             model=model,
             renderer=self.renderer,
             planner=self._planner(model),
-            runner=self.runner,
-            cache=self.cache,
-            publisher=self.publisher,
+            ranks=self.ranks,
+            buffer=self.caching.buffer,
             service=Service(
-                runner=self.runner,
-                block_size=self.cache.block_size,
+                ranks=self.ranks,
                 fingerprint=_fingerprint(options),
                 tell_cached=options.prompt_tokens_details,
             ),
             executor=self._executor,
             max_model_len=self.max_model_len,
-            started=started,
         )
 
     def _planner(self, model: str) -> Planner:

@@ -1,7 +1,6 @@
 """The HTTP routes of a simulated SGLang worker: only this engine's.
 
-It runs as with `--enable-cache-report`, unless told otherwise; KV events are not
-simulated, so `/server_info` has no descriptor of them.
+It runs as with `--enable-cache-report`, unless told otherwise.
 """
 
 import asyncio
@@ -62,7 +61,9 @@ class SglangApi(Api):
 
     def _resolve(self, call: Call, headers: Mapping[str, str]) -> tuple[str, Identity]:
         """Any name will do, but for one that names an adapter: there are none."""
-        model = call.model or ""
+        model, ranks = call.model or "", len(self._parts.ranks)
+        if call.rank is not None and not 0 <= call.rank < ranks:
+            raise ApiError(f"routed_dp_rank={call.rank} must be in range [0, {ranks})")
         _, colon, adapter = model.partition(":")
         if colon and model != self._name:
             raise ApiError(
@@ -148,6 +149,8 @@ class SglangApi(Api):
 
     async def flush(self, request: web.Request) -> web.Response:
         """GET, POST /flush_cache: refused while requests run"""
-        done = self._parts.cache.clear()
+        done = self._parts.ranks.reset()
+        if done:
+            self._parts.ranks.flush()
         text = "Cache flushed." if done else "Failed: requests are running."
         return web.Response(text=text, status=200 if done else 400)

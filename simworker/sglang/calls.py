@@ -11,7 +11,6 @@ from simworker.request import Body, Call
 from simworker.sglang import fields as tables
 
 MAX_CHOICES = 128
-RANKS = 1
 ROLES = (
     "system", "developer", "user", "assistant", "tool", "function",
     "latest_reminder",
@@ -78,7 +77,7 @@ def _call(
     max_tokens: int | None,
     **more: Any,
 ) -> Call:
-    _check_rank(fields, headers)
+    rank = _rank(fields, headers)
     if max_tokens is not None and max_tokens < 1:
         raise ApiError(f"max_new_tokens must be at least 0, got {max_tokens}.")
     if not 1 <= fields["n"] <= MAX_CHOICES:
@@ -101,6 +100,7 @@ def _call(
         include_stop=fields["no_stop_trim"],
         ignore_eos=fields["ignore_eos"],
         salt=_namespace(fields),
+        rank=rank,
         **more,
     )
 
@@ -134,7 +134,8 @@ def _function_name(tool: Json) -> object:
     return function.get("name") if isinstance(function, dict) else None
 
 
-def _check_rank(fields: Json, headers: Mapping[str, str]) -> None:
+def _rank(fields: Json, headers: Mapping[str, str]) -> int | None:
+    """The rank that was asked for; whether there is one is for others to say."""
     rank = fields["routed_dp_rank"]
     if rank is None:
         rank = fields["data_parallel_rank"]
@@ -142,9 +143,8 @@ def _check_rank(fields: Json, headers: Mapping[str, str]) -> None:
     if header is not None:
         if not header.strip().lstrip("+-").isdecimal():
             raise ApiError(f"Invalid X-Data-Parallel-Rank header: {header!r}")
-        rank = int(header)
-    if rank is not None and not 0 <= rank < RANKS:
-        raise ApiError(f"routed_dp_rank={rank} must be in range [0, {RANKS})")
+        return int(header)
+    return None if rank is None else int(rank)
 
 
 def _namespace(fields: Json) -> str | None:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from simworker.api import Parts
+from simworker.rank import Rank
 
 Json = dict[str, Any]
 
@@ -15,7 +16,7 @@ def model_card(parts: Parts, name: str) -> Json:
     return {
         "id": name,
         "object": "model",
-        "created": int(parts.started),
+        "created": int(parts.ranks.started),
         "owned_by": "sglang",
         "root": name,
         "parent": None,
@@ -36,20 +37,20 @@ def server_info(parts: Parts, name: str) -> Json:
         "context_length": parts.options.max_model_len,
         "reasoning_parser": None,
         "tool_call_parser": None,
-        "page_size": parts.cache.block_size,
-        "dp_size": 1,
+        "page_size": parts.ranks.block_size,
+        "dp_size": len(parts.ranks),
         "dcp_size": 1,
         "enable_cache_report": parts.service.tell_cached,
         "enable_http2": False,
-        "kv_events_config": None,
-        "speculative_algorithm": None,
+        "kv_events_config": _config(parts),
+        "speculative_algorithm": "EAGLE3" if parts.options.bigrams else None,
         "max_running_requests": parts.options.max_running,
         "max_total_num_tokens": _capacity(parts),
-        "internal_states": [{"weight_version": "default"}],
-        "startup_time": parts.started,
+        "internal_states": [{"weight_version": "default"}] * len(parts.ranks),
+        "startup_time": parts.ranks.started,
         "version": VERSION,
         "frontend": "python",
-        "kv_events": None,
+        "kv_events": kv_events(parts),
     }
 
 
@@ -76,10 +77,15 @@ def model_info(parts: Parts, name: str) -> Json:
 
 def loads(parts: Parts, now: float) -> Json:
     """The body of `/v1/loads`; `now` is in Unix seconds."""
-    engine, used = parts.runner.engine, parts.cache.used * parts.cache.block_size
-    rank = {
+    ranks = [_load(parts, rank, now) for rank in parts.ranks]
+    return {"timestamp": now, "version": VERSION, "loads": ranks}
+
+
+def _load(parts: Parts, rank: Rank, now: float) -> Json:
+    engine, used = rank.engine, rank.cache.used * rank.cache.block_size
+    return {
         "timestamp": now,
-        "dp_rank": 0,
+        "dp_rank": rank.number,
         "num_running_reqs": engine.running,
         "num_waiting_reqs": engine.waiting,
         "num_used_tokens": used,
@@ -88,11 +94,47 @@ def loads(parts: Parts, now: float) -> Json:
         "max_running_requests": parts.options.max_running,
         "token_usage": round(used / _capacity(parts), 4),
     }
-    return {"timestamp": now, "version": VERSION, "loads": [rank]}
+
+
+def kv_events(parts: Parts) -> Json | None:
+    """How to follow its events: ports of rank 0, to which a rank's number is added."""
+    if not parts.ranks.publishers:
+        return None
+    first = parts.ranks.publishers[0]
+    connect = parts.options.kv_events_connect
+    host = connect.removeprefix("tcp://").rpartition(":")[0] if connect else "*"
+    told = {
+        "publisher": "zmq",
+        "endpoint_host": host,
+        "endpoint_port_base": first.port,
+        "topic": parts.options.kv_events_topic,
+        "block_size": parts.ranks.block_size,
+        "dp_size": len(parts.ranks),
+    }
+    if first.replay_port:
+        told["replay_endpoint_port_base"] = first.replay_port
+    return told
+
+
+def _config(parts: Parts) -> str | None:
+    """The option that turned the events on, as the operator wrote it."""
+    told = kv_events(parts)
+    if told is None:
+        return None
+    host, port = told["endpoint_host"], told["endpoint_port_base"]
+    config = {
+        "publisher": "zmq",
+        "endpoint": f"tcp://{host}:{port}",
+        "topic": told["topic"],
+    }
+    if "replay_endpoint_port_base" in told:
+        config["replay_endpoint"] = f"tcp://*:{told['replay_endpoint_port_base']}"
+    return json.dumps(config)
 
 
 def _capacity(parts: Parts) -> int:
-    return parts.cache.capacity * parts.cache.block_size
+    cache = parts.ranks[0].cache
+    return cache.capacity * cache.block_size
 
 
 def _architectures(parts: Parts) -> list[str] | None:

@@ -15,7 +15,6 @@ from simworker.vllm.generation import ChatExchange, CompletionExchange
 from simworker.vllm.models import Models
 
 VERSION = "0.32.0"
-RANKS = 1
 
 
 class VllmApi(Api):
@@ -30,7 +29,7 @@ class VllmApi(Api):
             parts.options.lora_modules,
             root=str(parts.renderer.model.path),
             max_model_len=parts.max_model_len,
-            created=int(parts.started),
+            created=int(parts.ranks.started),
         )
 
     def _posts(self) -> Mapping[str, Route]:
@@ -58,10 +57,9 @@ class VllmApi(Api):
 
     def _resolve(self, call: Call, headers: Mapping[str, str]) -> tuple[str, Identity]:
         resolved = self._models.resolve(call.model, call.salt)
-        asked = headers.get("X-data-parallel-rank", "").strip()
-        if asked.lstrip("-").isdecimal() and not 0 <= int(asked) < RANKS:
-            message = f"data_parallel_rank {asked} is out of range [0, {RANKS})."
-            raise ApiError(message)
+        rank, ranks = call.rank, len(self._parts.ranks)
+        if rank is not None and not 0 <= rank < ranks:
+            raise ApiError(f"data_parallel_rank {rank} is out of range [0, {ranks}).")
         return resolved
 
     # --- generating
@@ -106,8 +104,9 @@ class VllmApi(Api):
 
     async def load(self, request: web.Request) -> web.Response:
         """GET /load: requests in the engine"""
-        engine = self._parts.runner.engine
-        return json_answer({"server_load": engine.running + engine.waiting})
+        engines = [rank.engine for rank in self._parts.ranks]
+        load = sum(engine.running + engine.waiting for engine in engines)
+        return json_answer({"server_load": load})
 
     async def version(self, request: web.Request) -> web.Response:
         """GET /version"""
@@ -117,25 +116,22 @@ class VllmApi(Api):
         """GET /metrics"""
         parts = self._parts
         text = metrics.page(
-            parts.runner.engine,
-            parts.cache,
+            parts.ranks,
             self.totals,
-            aborted=parts.runner.aborted,
             model=self._models.main,
             config=metrics.CacheConfig(
-                block_size=parts.cache.block_size,
+                block_size=parts.ranks.block_size,
                 num_gpu_blocks=parts.options.blocks,
                 prefix_caching_hash_algo=parts.options.hash_algo,
             ),
-            started=parts.started,
         )
         return web.Response(text=text, content_type="text/plain")
 
     async def sources(self, request: web.Request) -> web.Response:
         """GET /kv_event_sources: where each rank publishes; {} with events off"""
-        publisher = self._parts.publisher
-        return json_answer({"0": publisher.listing()} if publisher else {})
+        publishers = enumerate(self._parts.ranks.publishers)
+        return json_answer({str(rank): each.listing() for rank, each in publishers})
 
     async def reset(self, request: web.Request) -> web.Response:
         """POST /reset_prefix_cache (dev mode only)"""
-        return json_answer({"success": self._parts.cache.clear()})
+        return json_answer({"success": self._parts.ranks.reset()})

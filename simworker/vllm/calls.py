@@ -68,7 +68,14 @@ def _call(body: Body, headers: Mapping[str, str], limit: str) -> Call:
         salt=fields.text(body, "cache_salt"),
         prompt_ids=fields.forwarded_ids(transfer),
         read_cache=body.get("prompt_logprobs") is None,
+        rank=_rank(headers),
     )
+
+
+def _rank(headers: Mapping[str, str]) -> int | None:
+    """What is no integer is ignored."""
+    asked = headers.get("X-data-parallel-rank", "").strip()
+    return int(asked) if asked.lstrip("-").isdecimal() else None
 
 
 def _check_messages(body: Body) -> None:

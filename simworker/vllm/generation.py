@@ -80,7 +80,7 @@ class ChatExchange(VllmExchange):
         return shapes.chat_delta(part)
 
     def _created_cache(self, prompt_tokens: int, cached: int) -> int | None:
-        size = self._service.block_size
+        size = self._service.ranks.block_size
         return prompt_tokens // size * size - cached
 
     def _logprobs(self, answer: Answer, start: int, end: int) -> Json:

@@ -4,12 +4,11 @@ Written by hand, since the values are the engine's own counters: nothing is coun
 twice.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from simworker.cache import BlockCache
-from simworker.engine import Engine
+from simworker.rank import Rank, Ranks
 from simworker.totals import Totals
 
 Labels = Mapping[str, str]
@@ -22,13 +21,13 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
     num_gpu_blocks: int
     prefix_caching_hash_algo: str
 
-    def labels(self) -> dict[str, str]:
+    def labels(self, engine: str) -> dict[str, str]:
         """All of them as text."""
         return {
             "block_size": str(self.block_size),
             "cache_dtype": "auto",
             "enable_prefix_caching": "True",
-            "engine": "0",
+            "engine": engine,
             "kv_cache_size_tokens": str(self.block_size * self.num_gpu_blocks),
             "num_gpu_blocks": str(self.num_gpu_blocks),
             "prefix_caching_hash_algo": self.prefix_caching_hash_algo,
@@ -36,54 +35,53 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def page(
-    engine: Engine,
-    cache: BlockCache,
-    totals: Totals,
-    *,
-    aborted: int,
-    model: str,
-    config: CacheConfig,
-    started: float,
-) -> str:
-    """The whole page in Prometheus' text format; `started` is in Unix seconds."""
-    labels = {"engine": "0", "model_name": model}
-    usage = cache.used / cache.capacity
-    lines = [
-        *_gauge("process_start_time_seconds", started, {}),
-        *_gauge("vllm:num_requests_running", engine.running, labels),
-        *_gauge("vllm:num_requests_waiting", engine.waiting, labels),
-        *_gauge("vllm:kv_cache_usage_perc", usage, labels),
-        *_counter("vllm:prefix_cache_queries_total", engine.queried_tokens, labels),
-        *_counter("vllm:prefix_cache_hits_total", engine.hit_tokens, labels),
-        *_counter("vllm:num_preemptions_total", engine.preemptions, labels),
-        *_counter("vllm:prompt_tokens_total", totals.prompt_tokens, labels),
-        *_counter("vllm:generation_tokens_total", totals.generated_tokens, labels),
-        "# TYPE vllm:request_success_total counter",
-        *(
-            _sample(
-                "vllm:request_success_total", count, {"finished_reason": why} | labels
-            )
-            for why, count in {**totals.finished, "abort": aborted}.items()
-        ),
-        *_gauge("vllm:cache_config_info", 1, config.labels()),
-    ]
+def page(ranks: Ranks, totals: Totals, *, model: str, config: CacheConfig) -> str:
+    """The whole page in Prometheus' text format; requests are counted at rank 0."""
+    each = [(_labels(rank, model), rank) for rank in ranks]
+    lines = [*_family("process_start_time_seconds", "gauge", [({}, ranks.started)])]
+    for name, kind, value in _OF_RANKS:
+        lines += _family(name, kind, [(labels, value(rank)) for labels, rank in each])
+    first = each[0][0]
+    aborted = sum(rank.runner.aborted for rank in ranks)
+    prompts = [(first, totals.prompt_tokens)]
+    lines += _family("vllm:prompt_tokens_total", "counter", prompts)
+    generated = [(first, totals.generated_tokens)]
+    lines += _family("vllm:generation_tokens_total", "counter", generated)
+    reasons = {**totals.finished, "abort": aborted}
+    ended = [({"finished_reason": why} | first, n) for why, n in reasons.items()]
+    lines += _family("vllm:request_success_total", "counter", ended)
+    configs = [(config.labels(str(rank.number)), 1) for rank in ranks]
+    lines += _family("vllm:cache_config_info", "gauge", configs)
     return "\n".join(lines) + "\n"
 
 
-def _gauge(name: str, value: float, labels: Labels) -> Iterator[str]:
-    yield f"# TYPE {name} gauge"
-    yield _sample(name, value, labels)
+_OF_RANKS: tuple[tuple[str, str, Callable[[Rank], float]], ...] = (
+    ("vllm:num_requests_running", "gauge", lambda rank: rank.engine.running),
+    ("vllm:num_requests_waiting", "gauge", lambda rank: rank.engine.waiting),
+    (
+        "vllm:kv_cache_usage_perc", "gauge",
+        lambda rank: rank.cache.used / rank.cache.capacity,
+    ),
+    (
+        "vllm:prefix_cache_queries_total", "counter",
+        lambda rank: rank.engine.queried_tokens,
+    ),
+    ("vllm:prefix_cache_hits_total", "counter", lambda rank: rank.engine.hit_tokens),
+    ("vllm:num_preemptions_total", "counter", lambda rank: rank.engine.preemptions),
+)  # fmt: skip
 
 
-def _counter(name: str, value: float, labels: Labels) -> Iterator[str]:
-    yield f"# TYPE {name} counter"
-    yield _sample(name, value, labels)
+def _labels(rank: Rank, model: str) -> dict[str, str]:
+    return {"engine": str(rank.number), "model_name": model}
 
 
-def _sample(name: str, value: float, labels: Labels) -> str:
-    shown = ",".join(f'{key}="{_escaped(item)}"' for key, item in labels.items())
-    return f"{name}{{{shown}}} {float(value)!r}" if shown else f"{name} {value!r}"
+def _family(
+    name: str, kind: str, samples: Sequence[tuple[Labels, float]]
+) -> Iterator[str]:
+    yield f"# TYPE {name} {kind}"
+    for labels, value in samples:
+        shown = ",".join(f'{key}="{_escaped(item)}"' for key, item in labels.items())
+        yield f"{name}{{{shown}}} {float(value)!r}" if shown else f"{name} {value!r}"
 
 
 def _escaped(value: str) -> str:

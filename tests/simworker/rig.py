@@ -2,8 +2,9 @@
 
 from kvindex.events import KVEvent
 from simworker.cache import BlockCache
-from simworker.engine import Engine, EngineSettings, Job
+from simworker.engine import Engine, EngineSettings
 from simworker.hashing import BlockHasher
+from simworker.job import Job
 
 SETTINGS = EngineSettings(
     prefill_rate=1000.0,

@@ -4,8 +4,8 @@ from typing import Any
 
 from kvindex.blocks import unpack_ids
 from kvindex.events import AllBlocksCleared, BlockRemoved, BlockStored, KVEvent
-from simworker.engine import Job
 from simworker.hashing import BlockHasher, Identity
+from simworker.job import Job
 from tests.simworker import captures
 from tests.simworker.rig import Rig
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from simworker.cli import add_arguments
-from simworker.options import BadOptions, SimOptions, from_args
+from simworker.arguments import add_arguments, from_args
+from simworker.options import BadOptions, SimOptions
 
 MAIN = (
     "import argparse, sys\n"

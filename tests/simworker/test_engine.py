@@ -4,8 +4,9 @@ import pytest
 
 from kvindex.blocks import unpack_ids
 from kvindex.events import BlockStored
-from simworker.engine import EngineSettings, Job
+from simworker.engine import EngineSettings
 from simworker.hashing import Identity
+from simworker.job import Job
 from tests.simworker.rig import Rig
 
 

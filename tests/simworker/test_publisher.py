@@ -11,7 +11,8 @@ import zmq.asyncio
 from kvindex.blocks import pack_ids
 from kvindex.events import BlockRemoved, BlockStored
 from kvindex.wire.vllm import decode_batch, decode_frames
-from simworker.publisher import Publisher, PublisherOptions
+from simworker.options import PublisherOptions
+from simworker.publisher import Publisher
 
 STORED = BlockStored(
     hashes=(1, 2), token_ids=pack_ids(range(8)), block_size=4, extra_keys=(None, None)

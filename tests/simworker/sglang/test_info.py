@@ -36,7 +36,15 @@ async def test_what_it_says_of_itself(
     assert (await post(client, worker, CHAT, body))[0] == 200
     info = await get(client, worker, "/server_info")
     assert (info["page_size"], info["dp_size"], info["version"]) == (64, 1, "0.5.23")
-    assert info["kv_events"] is None
+    assert worker.publisher is not None
+    assert info["kv_events"] == {
+        "publisher": "zmq",
+        "endpoint_host": "*",
+        "endpoint_port_base": worker.publisher.port,
+        "topic": "kv-events",
+        "block_size": 64,
+        "dp_size": 1,
+    }
     assert info["model_path"] == str(worker.renderer.model.path)
     assert await get(client, worker, "/get_server_info") == info
     model = await get(client, worker, "/model_info")
@@ -46,7 +54,7 @@ async def test_what_it_says_of_itself(
     assert await get(client, worker, "/get_model_info") == model
     (load,) = (await get(client, worker, "/v1/loads"))["loads"]
     assert (load["num_running_reqs"], load["num_used_tokens"]) == (0, 0)
-    assert worker.kv_endpoint is None
+    assert worker.kv_endpoint == f"tcp://127.0.0.1:{worker.publisher.port}"
 
 
 async def test_health(client: aiohttp.ClientSession, start_worker: StartWorker) -> None:

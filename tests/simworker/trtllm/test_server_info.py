@@ -60,6 +60,11 @@ async def test_what_it_says_of_itself(
     (stats,) = await get(client, worker, "/metrics")
     assert stats["kvCacheStats"]["tokensPerBlock"] == 32
     assert await get(client, worker, "/metrics") == []
+    _, (created,) = await post(client, worker, "/kv_cache_events", {})
+    assert created["data"] == {
+        "type": "created",
+        "num_blocks_per_cache_level": [8191, 0],
+    }
     assert await post(client, worker, "/kv_cache_events", {}) == (200, [])
     assert worker.kv_endpoint is None
 

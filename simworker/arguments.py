@@ -1,0 +1,126 @@
+"""The command line of `sim-worker`."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from simworker.faults.record import Faults
+from simworker.hashing import ALGORITHMS
+from simworker.layouts import LAYOUTS
+from simworker.options import ENGINES, SimOptions, flag
+from simworker.trtllm.hashing import ALGORITHMS as TRTLLM_ALGORITHMS
+
+_HELP: dict[str, tuple[Any, str]] = {
+    "model": (str, "model directory with tokenizer and template (default: built in)"),
+    "host": (str, "address to listen on"),
+    "port": (int, "port to listen on, 0 for a free one"),
+    "chat_template": (str, "chat template, a file or its text"),
+    "block_size": (int, "tokens per KV block (default: the engine's)"),
+    "blocks": (int, "KV blocks of each rank's cache, one of them reserved"),
+    "host_blocks": (int, "KV blocks of the tier behind the GPU, 0 for none"),
+    "data_parallel_size": (int, "ranks, each with a cache and an event stream"),
+    "max_model_len": (int, "most tokens of a request (default: what fits)"),
+    "prefill_rate": (float, "uncached prompt tokens per second"),
+    "decode_rate": (float, "output tokens per second of each request"),
+    "max_running": (int, "requests that run at once"),
+    "max_num_batched_tokens": (int, "most prompt tokens of one step"),
+    "speed": (float, "divides every simulated time"),
+    "kv_events_port": (int, "port of the KV event stream, 0 for a free one"),
+    "kv_events_connect": (
+        str,
+        "publish by connecting to this endpoint, tcp://HOST:PORT, instead of binding "
+        "a port; a rank's number is added to its port",
+    ),
+    "kv_events_topic": (str, "topic of the KV event stream"),
+    "event_buffer": (int, "events a TensorRT-LLM worker keeps until they are drained"),
+    "replay_port": (int, "port for event replay, 0 for a free one (default: none)"),
+    "replay_batches": (int, "batches kept for replay"),
+    "faults": (
+        str,
+        "faults to play from the start, as JSON; also POST /sim/faults (fields: "
+        f"{', '.join(Faults.__struct_fields__)})",
+    ),
+    "hash_seed": (str, "seed of the block hashes"),
+    "render_fingerprint": (
+        str,
+        "how a TensorRT-LLM worker tells its render fingerprint: equal, missing, "
+        "incomplete, differs:FIELD, slow[:SECONDS], error, unauthorised, garbage",
+    ),
+    "render_fingerprint_file": (
+        str,
+        "the fingerprint to tell, as another renderer tells it (default: our own)",
+    ),
+    "answers": (
+        str,
+        'fixed answers, one a line: {"match": TEXT, "output_ids": [...]}; instead '
+        'of "match" also "prompt_ids" or "messages"',
+    ),
+}
+
+
+_CHOICES: dict[str, tuple[Sequence[str], str]] = {
+    "hash_algo": (ALGORITHMS, "vLLM's block hash algorithm"),
+    "event_hash_algo": (TRTLLM_ALGORITHMS, "TensorRT-LLM's block hash algorithm"),
+    "event_layout": (
+        tuple(LAYOUTS),
+        "events as maps, or as arrays as since this release of vLLM",
+    ),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `sim-worker` to `parser`."""
+    defaults = SimOptions()
+    parser.add_argument("--engine", choices=ENGINES, default=defaults.engine)
+    for name, (kind, text) in _HELP.items():
+        default = getattr(defaults, name)
+        shown = text if default is None else f"{text} (default: %(default)s)"
+        parser.add_argument(
+            f"--{flag(name)}", type=kind, default=default, metavar="X", help=shown
+        )
+    for name, text in (
+        (
+            "served_model_name",
+            "names requests may ask for (default: the model's)",
+        ),
+        ("lora_modules", "adapters to serve, NAME=PATH"),
+    ):
+        parser.add_argument(
+            f"--{flag(name)}", nargs="+", default=[], metavar="NAME", help=text
+        )
+    parser.add_argument(
+        "--attention-windows", nargs="+", default=[], metavar="N", type=int,
+        help="a KV cache group more for each sliding window of so many tokens",
+    )  # fmt: skip
+    for name, (choices, text) in _CHOICES.items():
+        parser.add_argument(
+            f"--{flag(name)}",
+            choices=choices,
+            default=getattr(defaults, name),
+            help=f"{text} (default: %(default)s)",
+        )
+    for name, text in (
+        ("legacy_replay", "replay without topic, as vLLM before 0.26"),
+        ("bytes_hashes", "events carry whole digests instead of integers"),
+        ("bigrams", "SGLang's events tell pairs of tokens, as with EAGLE"),
+        ("tails", "a request's last block is cached though it is not full"),
+        ("dev_mode", "serve /reset_prefix_cache"),
+    ):
+        parser.add_argument(f"--{flag(name)}", action="store_true", help=text)
+    for name, text in (
+        ("kv_events", "publish no KV events, as engines ship"),
+        ("prompt_tokens_details", "usage does not tell the cached tokens"),
+    ):
+        parser.add_argument(
+            f"--no-{flag(name)}", dest=name, action="store_false", help=text
+        )
+
+
+def from_args(args: argparse.Namespace) -> SimOptions:
+    """The record of a parsed command line. Raises BadOptions."""
+    values = {name: getattr(args, name) for name in SimOptions.__struct_fields__}
+    for name in ("served_model_name", "lora_modules", "attention_windows"):
+        values[name] = tuple(values[name])
+    options = SimOptions(**values)
+    options.check()
+    return options

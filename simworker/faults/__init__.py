@@ -1,0 +1,1 @@
+"""What can go wrong with a simulated worker's events, on purpose."""

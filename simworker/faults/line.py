@@ -1,0 +1,114 @@
+"""The way of messages from a publisher to who listens, and what happens on it."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from simworker.faults.record import NONE, Faults
+from simworker.faults.spoiling import spoilt
+
+Message = tuple[int, bytes]
+
+
+class Line:
+    """Passes numbered messages to `send`, but for what its faults do to them.
+
+    `json` is the payloads' format; else it is msgpack. `played` counts the faults done.
+    """
+
+    def __init__(self, send: Callable[[int, bytes], None], *, json: bool) -> None:
+        self._send = send
+        self._json = json
+        self._held: list[Message] = []
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._unheard_below = 0
+        self.faults = NONE
+        self.played: dict[str, int] = {}
+
+    def play(self, faults: Faults) -> None:
+        """Play these faults from now on; messages that were held back go out."""
+        self._release()
+        self.faults = faults
+
+    def lose_below(self, sequence: int) -> None:
+        """Lose all messages with lower numbers."""
+        self._unheard_below = sequence
+
+    def take(self, sequence: int, payload: bytes) -> None:
+        """A message begins its way."""
+        faults = self.faults
+        if sequence < self._unheard_below:
+            return
+        self._unheard_below = 0
+        if faults.mute or self._count_down("drop"):
+            self.count("mute" if faults.mute else "drop")
+            return
+        if self._count_down("spoil_count" if faults.spoil else ""):
+            self.count(faults.spoil)
+            payload = spoilt(faults.spoil, payload, json=self._json)
+        if faults.reorder or self._held:
+            self._hold(sequence, payload)
+            return
+        self._deliver(sequence, payload)
+        if self._count_down("duplicate"):
+            self.count("duplicate")
+            self._deliver(sequence, payload)
+
+    def count(self, fault: str) -> None:
+        """A fault was played once more."""
+        self.played[fault] = self.played.get(fault, 0) + 1
+
+    def count_down(self, name: str) -> bool:
+        """Whether a fault that is told by a count is to be played now."""
+        if self._count_down(name):
+            self.count(name)
+            return True
+        return False
+
+    def _count_down(self, name: str) -> bool:
+        left: int = getattr(self.faults, name) if name else 0
+        if left:
+            changed = {name: left - 1}
+            self.faults = msgspec.structs.replace(self.faults, **changed)
+        return left > 0
+
+    def _hold(self, sequence: int, payload: bytes) -> None:
+        self._held.append((sequence, payload))
+        self._count_down("reorder")
+        if not self.faults.reorder:
+            self.count("reorder")
+            self._release()
+
+    def _release(self) -> None:
+        """What is held back goes out, the last one first."""
+        held, self._held = self._held, []
+        for sequence, payload in reversed(held):
+            self._deliver(sequence, payload)
+
+    def _deliver(self, sequence: int, payload: bytes) -> None:
+        delay_s = self.faults.delay_s
+        if not delay_s and not self._timers:
+            self._send(sequence, payload)
+            return
+        # Those that are under way stay ahead of what comes later.
+        loop = asyncio.get_running_loop()
+        due = loop.time() + delay_s
+        due = max([due, *(timer.when() for timer in self._timers)])
+        timer = loop.call_at(due, self._arrive, sequence, payload)
+        self._timers.add(timer)
+        if delay_s:
+            self.count("delay")
+
+    def _arrive(self, sequence: int, payload: bytes) -> None:
+        now = asyncio.get_running_loop().time()
+        self._timers = {timer for timer in self._timers if timer.when() > now}
+        self._send(sequence, payload)
+
+    def clear(self) -> None:
+        """What is under way never arrives."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        self._held.clear()
+        self._unheard_below = 0
