@@ -4,6 +4,7 @@ What the render server has, too, is declared in shared_config.py.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +13,10 @@ from gateway.options import MIB, MINUTES, SECONDS, option
 from gateway.shared_config import Port, SharedConfig
 from gateway.values import (
     EventEndpoint,
+    EventTopic,
+    bind_endpoint,
     event_endpoint,
+    event_topic,
     fraction,
     model_source,
     path_prefix,
@@ -75,7 +79,33 @@ class Config(SharedConfig, frozen=True, kw_only=True):
             "where a worker publishes KV events; repeatable",
             metavar="URL[#RANK]=tcp://HOST:PORT",
             parse=event_endpoint,
-            shown_default="the worker's /kv_event_sources",
+            shown_default="as the worker tells",
+        ),
+    ] = ()
+    kv_replay: Annotated[
+        tuple[EventEndpoint, ...],
+        option(
+            "where a worker replays KV events that were missed; repeatable",
+            metavar="URL[#RANK]=tcp://HOST:PORT",
+            parse=event_endpoint,
+            shown_default="as the worker tells",
+        ),
+    ] = ()
+    kv_events_bind: Annotated[
+        str | None,
+        option(
+            "listen for KV events of publishers that connect to the gateway",
+            metavar="tcp://HOST:PORT",
+            parse=bind_endpoint,
+        ),
+    ] = None
+    kv_events_topic: Annotated[
+        tuple[EventTopic, ...],
+        option(
+            "the topic of a worker that publishes to --kv-events-bind; repeatable",
+            metavar="URL=TOPIC",
+            parse=event_topic,
+            shown_default="kv@HOST:PORT@MODEL",
         ),
     ] = ()
     index_memory: Annotated[
@@ -201,16 +231,44 @@ class Config(SharedConfig, frozen=True, kw_only=True):
 
 def worker_specs(config: Config) -> list[WorkerSpec]:
     """A record per distinct worker URL, with its event endpoints; ConfigError."""
-    urls = list(dict.fromkeys(url for group in config.workers for url in group))
+    urls = _urls(config)
+    events = _by_worker("--kv-events", config.kv_events, urls)
+    replays = _by_worker("--kv-replay", config.kv_replay, urls)
+    return [
+        WorkerSpec(url=url, kv_events=events.get(url, {}), replay=replays.get(url, {}))
+        for url in urls
+    ]
+
+
+def event_topics(config: Config) -> dict[str, str]:
+    """Worker URL by topic, as declared; ConfigError."""
+    urls: dict[str, str] = {}
+    for declared in config.kv_events_topic:
+        if config.kv_events_bind is None:
+            raise ConfigError("--kv-events-topic is of no use without --kv-events-bind")
+        _known("--kv-events-topic", declared.url, _urls(config))
+        if urls.setdefault(declared.topic, declared.url) != declared.url:
+            raise ConfigError(f"--kv-events-topic has {declared.topic!r} twice")
+    return urls
+
+
+def _urls(config: Config) -> list[str]:
+    return list(dict.fromkeys(url for group in config.workers for url in group))
+
+
+def _by_worker(
+    flag: str, declared: Sequence[EventEndpoint], urls: Sequence[str]
+) -> dict[str, dict[int, str]]:
+    """Endpoints by worker and rank."""
     endpoints: dict[str, dict[int, str]] = {}
-    for event in config.kv_events:
-        if event.url not in urls:
-            raise ConfigError(
-                f"--kv-events names {event.url}, which --workers does not"
-            )
-        of_worker = endpoints.setdefault(event.url, {})
-        if of_worker.setdefault(event.rank, event.endpoint) != event.endpoint:
-            raise ConfigError(
-                f"--kv-events names {event.url}#{event.rank} more than once"
-            )
-    return [WorkerSpec(url=url, kv_events=endpoints.get(url, {})) for url in urls]
+    for one in declared:
+        _known(flag, one.url, urls)
+        of_worker = endpoints.setdefault(one.url, {})
+        if of_worker.setdefault(one.rank, one.endpoint) != one.endpoint:
+            raise ConfigError(f"{flag} names {one.url}#{one.rank} more than once")
+    return endpoints
+
+
+def _known(flag: str, url: str, urls: Sequence[str]) -> None:
+    if url not in urls:
+        raise ConfigError(f"{flag} names {url}, which --workers does not")

@@ -2,14 +2,13 @@
 
 What the bytes mean is kvindex's; here they are only received, quickly enough that a
 publisher never has to drop, and in slices short enough that requests never wait. What
-was missed is asked for again before what came after it is handed on, where the
-publisher replays (`replay.py`).
+was missed and is replayed comes in before what followed it (`stream.py`).
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import zmq
 import zmq.asyncio
@@ -18,6 +17,7 @@ from zmq.utils.monitor import parse_monitor_message
 from gateway.engines.facts import EventSource
 from gateway.replay import Replays
 from gateway.silence import Silence
+from gateway.stream import Stream
 from kvindex.events import UndecodableBatch
 from kvindex.feed import Feed
 from kvindex.wire import vllm
@@ -72,8 +72,9 @@ class EventSockets:
             changes = socket.get_monitor_socket(CONNECTED | DISCONNECTED)
             socket.connect(source.endpoint)
             replays = Replays(self.context, feed, source.replay)
-            subscription = _Subscription(socket, feed, source, replays, self._silence)
             async with asyncio.TaskGroup() as tasks:
+                stream = Stream(feed, replays, tasks)
+                subscription = _Subscription(socket, source, stream, self._silence)
                 tasks.create_task(subscription.drain())
                 tasks.create_task(subscription.watch(changes, on_change))
         finally:
@@ -104,36 +105,36 @@ class _Subscription:
     def __init__(
         self,
         socket: zmq.asyncio.Socket,
-        feed: Feed,
         source: EventSource,
-        replays: Replays,
+        stream: Stream,
         silence: Silence,
     ) -> None:
         self._socket = socket
-        self._plain: zmq.Socket[bytes] = zmq.Socket.shadow(socket)
-        self._feed = feed
         self._endpoint = source.endpoint
-        self._replays = replays
+        self._stream = stream
         self._silence = silence
-        self._turn = asyncio.Lock()
-        """Held by who hands batches to the feed: live ones wait for a replay."""
 
     async def drain(self) -> None:
         """Hand batches to the feed as they come, until cancelled."""
+        plain: zmq.Socket[bytes] = zmq.Socket.shadow(self._socket)
         while True:
             await self._socket.poll()
-            async with self._turn:
-                gap = receive_slice(self._plain, self._feed, self._replays.wanted)
-                if gap is not None:
-                    await self._replays.run()
-                    self._feed.receive(*gap)
+            receive_slice(plain, self._take)
             await asyncio.sleep(0)
+
+    def _take(self, frames: Sequence[bytes]) -> None:
+        try:
+            _, sequence, payload = vllm.decode_frames(frames)
+        except UndecodableBatch as error:
+            self._stream.feed.unframed(str(error))
+        else:
+            self._stream.take(sequence, payload)
 
     async def watch(
         self, changes: zmq.asyncio.Socket, on_change: Callable[[], None]
     ) -> None:
         """Tell the feed of lost and made connections, until cancelled."""
-        silence, feed, endpoint = self._silence, self._feed, self._endpoint
+        silence, feed, endpoint = self._silence, self._stream.feed, self._endpoint
         silence.expect(feed, f"nothing publishes at {endpoint}")
         connected = was_connected = False
         while True:
@@ -150,8 +151,7 @@ class _Subscription:
                 if was_connected:
                     on_change()
                 was_connected = True
-                async with self._turn:
-                    await self._replays.run()
+                self._stream.catch_up()
             else:
                 feed.disconnected("connection lost")
                 on_change()
@@ -162,29 +162,14 @@ class _Subscription:
         self._socket.connect(self._endpoint)
 
 
-Batch = tuple[int, bytes]
-"""Sequence number and payload."""
-
-
 def receive_slice(
-    socket: "zmq.Socket[bytes]", feed: Feed, wanted: Callable[[int], bool]
-) -> Batch | None:
-    """Hand waiting batches to the feed, for at most SLICE_S.
-
-    Ends early with a batch before which others are `wanted`; that is not handed on.
-    """
+    socket: "zmq.Socket[bytes]", take: Callable[[Sequence[bytes]], None]
+) -> None:
+    """Hand over the messages that wait, for at most SLICE_S."""
     end = time.monotonic() + SLICE_S
     while time.monotonic() < end:
         try:
             frames = socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:
-            return None
-        try:
-            _, sequence, payload = vllm.decode_frames(frames)
-        except UndecodableBatch as error:
-            feed.unframed(str(error))
-            continue
-        if wanted(sequence):
-            return sequence, payload
-        feed.receive(sequence, payload)
-    return None
+            return
+        take(frames)

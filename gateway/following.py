@@ -14,11 +14,14 @@ import zmq
 
 from gateway.engines.facts import EventSource
 from gateway.feeds import EventSockets
+from gateway.silence import Silence
 from gateway.sources import Sources
 from kvindex.feed import Feed
 from router.worker import Worker
 
 log = logging.getLogger(__name__)
+
+NOTHING_COMES = "nothing comes to --kv-events-bind under its topic"
 
 
 class _Followed(msgspec.Struct, frozen=True):
@@ -39,6 +42,7 @@ class Following:
         sockets: EventSockets,
         fetch: Callable[[], Coroutine[None, None, None]],
         look: Callable[[], None],
+        silence: Silence,
     ) -> None:
         """`fetch` follows a worker whose events are fetched, for all its ranks.
 
@@ -48,6 +52,7 @@ class Following:
         self._sockets = sockets
         self._fetch = fetch
         self._look = look
+        self._silence = silence
         self._tasks = asyncio.TaskGroup()
         self._followed: dict[int, _Followed] = {}
         self._draining: asyncio.Task[None] | None = None
@@ -80,6 +85,9 @@ class Following:
                 feed = knowledge[rank].feed
                 task = self._tasks.create_task(self._follow(rank, feed, source))
                 self._followed[rank] = _Followed(source, feed, task)
+        if sources.listened:
+            for known in knowledge.values():
+                self._silence.expect(known.feed, NOTHING_COMES)
         self._settle_drain(wanted=sources.drained and bool(knowledge))
 
     def _settle_drain(self, *, wanted: bool) -> None:

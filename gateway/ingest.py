@@ -1,15 +1,18 @@
 """All that brings KV events in: owners, sockets, fetching, and who notices silence."""
 
+import asyncio
 from collections.abc import Callable
 
 import aiohttp
 
-from gateway.config import Config
+from gateway.config import Config, event_topics
 from gateway.drain import Drainer
 from gateway.feeds import EventSockets
 from gateway.following import Following
+from gateway.listener import Listener
 from gateway.owners import Owners
 from gateway.silence import Silence
+from gateway.topics import Topics
 from kvindex.feed import FeedSettings
 from kvindex.index import Indexes
 from router.pool import WorkerPool
@@ -20,10 +23,24 @@ class Ingest:
     """The event feeds of one gateway."""
 
     def __init__(self, config: Config, pool: WorkerPool, indexes: Indexes) -> None:
+        """For the workers of the pool; ConfigError for topics that are nobody's."""
         self.owners = Owners(indexes, FeedSettings(suspect_ttl_s=config.suspect_ttl))
         self.silence = Silence(pool)
         self._sockets = EventSockets(self.silence)
         self._drainer = Drainer(self.owners, self.silence, config.worker_api_key)
+        self._looks: dict[str, Callable[[], None]] = {}
+        self.listener: Listener | None = None
+        topics = Topics(event_topics(config), [worker.url for worker in pool.workers])
+        if config.kv_events_bind is not None:
+            self.listener = Listener(
+                config.kv_events_bind,
+                topics,
+                pool=pool,
+                owners=self.owners,
+                sockets=self._sockets,
+                look_at=self._look_at,
+            )
+            self.listener.expect_declared()
 
     def close(self) -> None:
         """Close every socket."""
@@ -31,7 +48,15 @@ class Ingest:
 
     async def run(self) -> None:
         """What is done for all workers together, until cancelled."""
-        await self.silence.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.silence.run())
+            if self.listener is not None:
+                tasks.create_task(self.listener.run())
+
+    def _look_at(self, worker: Worker) -> None:
+        look = self._looks.get(worker.url)
+        if look is not None:
+            look()
 
     def follow(
         self,
@@ -40,9 +65,11 @@ class Ingest:
         look: Callable[[], None],
     ) -> Following:
         """What follows one worker's events; it calls `look` back to look at it."""
+        self._looks[worker.url] = look
         return Following(
             worker,
             sockets=self._sockets,
             fetch=lambda: self._drainer.follow(session, worker, look),
             look=look,
+            silence=self.silence,
         )

@@ -50,14 +50,15 @@ class Replays:
     def wanted(self, sequence: int) -> bool:
         """Whether batches before this live one are missing and may be asked for."""
         last = self._feed.last_sequence
-        return sequence > (0 if last is None else last + 1) and self._may_ask()
+        return sequence > (0 if last is None else last + 1) and self.may_ask()
 
-    def _may_ask(self) -> bool:
+    def may_ask(self) -> bool:
+        """Whether the publisher can be asked, and was not just asked in vain."""
         return self._endpoint is not None and self._clock() >= self._not_before
 
     async def run(self) -> None:
         """Ask for all from the last batch on; that one comes again if all is well."""
-        if self._endpoint is None or not self._may_ask():
+        if self._endpoint is None:
             return
         feed, start = self._feed, self._feed.last_sequence or 0
         feed.replaying(start)

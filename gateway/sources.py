@@ -25,6 +25,8 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """They are fetched, for all ranks at once."""
     listened: bool = False
     """They come to the gateway's own socket, under the worker's topic."""
+    replays: Mapping[int, str] = {}
+    """Where ranks that come there replay; those of publishers are in `by_rank`."""
     decode: Callable[[bytes], EventBatch] = vllm.DECODE
 
     def has(self, rank: int) -> bool:
@@ -48,9 +50,16 @@ def sources_of(
     told, ranks = (facts.sources or {}, facts.ranks) if facts else ({}, ())
     if spec.kv_events:
         return _declared(spec, ranks, engine.DECODE)
+    replays = by_rank(spec.replay, ranks or tuple(told))
     if listened:
-        every = _ranks(ranks, seen)
-        return Sources(ranks=every, by_rank={}, listened=True, decode=engine.DECODE)
+        known = {rank: source.replay for rank, source in told.items() if source.replay}
+        return Sources(
+            ranks=_ranks(ranks, seen),
+            by_rank={},
+            listened=True,
+            replays=known | replays,
+            decode=engine.DECODE,
+        )
     if facts is not None and facts.drained is not None:
         return Sources(
             ranks=_ranks(ranks, seen),
@@ -58,7 +67,6 @@ def sources_of(
             drained=True,
             decode=facts.drained,
         )
-    replays = by_rank(spec.replay, ranks or tuple(told))
     sources = {
         rank: msgspec.structs.replace(source, replay=replays.get(rank, source.replay))
         for rank, source in told.items()

@@ -119,6 +119,31 @@ def event_endpoint(text: str) -> EventEndpoint:
     return EventEndpoint(worker_url(url), int(rank or 0), endpoint)
 
 
+class EventTopic(msgspec.Struct, frozen=True):
+    """Under which topic a worker's KV events come to the gateway's own socket."""
+
+    url: str
+    topic: str
+
+
+def event_topic(text: str) -> EventTopic:
+    """`URL=TOPIC`; ValueError."""
+    worker, separator, topic = text.partition("=")
+    if not separator or not topic.strip():
+        raise ValueError("is not of the form URL=TOPIC")
+    return EventTopic(worker_url(worker), topic.strip())
+
+
+def bind_endpoint(text: str) -> str:
+    """`tcp://HOST:PORT` that ZMQ can bind, also with * or port 0; ValueError."""
+    tcp = re.fullmatch(
+        r"tcp://(?:\*|[\w.-]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})", text.strip()
+    )
+    if tcp is None or int(tcp[1]) > 65535:
+        raise ValueError("is not of the form tcp://HOST:PORT")
+    return text.strip()
+
+
 def _can_connect(endpoint: str) -> bool:
     """Whether ZMQ can connect to it. A wildcard is only good for binding."""
     tcp = re.fullmatch(r"tcp://(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})", endpoint)

@@ -34,6 +34,7 @@ def _batch_of(event: Any) -> Any:
 
 
 _RAW = msgpack.Decoder(_batch_of(msgspec.Raw))
+_RANK = msgpack.Decoder(tuple[msgspec.Raw, msgspec.Raw, int])
 _ANY = msgpack.Decoder()
 
 
@@ -140,6 +141,17 @@ def _is_map(raw: msgspec.Raw) -> bool:
 
 def _rank(rank: object) -> int | None:
     return rank if isinstance(rank, int) and not isinstance(rank, bool) else None
+
+
+def rank_of(payload: bytes) -> int | None:
+    """The data-parallel rank of a batch whose events are left undecoded.
+
+    None where it has none, or is no batch.
+    """
+    try:
+        return _RANK.decode(payload)[2]
+    except BROKEN:
+        return None
 
 
 def unsigned(hashes: Sequence[int | bytes]) -> tuple[EngineHash, ...]:
