@@ -27,6 +27,8 @@ from gateway.ingest import Ingest
 from gateway.metrics import Metrics
 from gateway.models import Renderers
 from gateway.monitor import Monitor
+from gateway.prover import Prover
+from gateway.proving import Proving
 from gateway.proxy import Proxy
 from gateway.relay import STALL_S
 from gateway.render_endpoints import DEADLINE_S, RenderEndpoints
@@ -47,6 +49,7 @@ log = logging.getLogger(__name__)
 FIRST_ROUND_S = 5.0
 """How long the start waits for workers before it serves without them."""
 AFTER_FAULT_S = 1.0
+PROBE_DEADLINE_S = 30.0
 
 
 class Gateway:
@@ -98,6 +101,9 @@ class Gateway:
             forwarding=self.forwarding,
         )
         self._render_pool, self._threads = _render_threads(config, self.metrics)
+        self._probe_threads = Threads(threads=1, queue=4096, deadline=PROBE_DEADLINE_S)
+        prover = Prover(config, self.renderers, self._probe_threads, self.fingerprints)
+        self.proving = Proving(config, prover, self.monitor.facts)
         self.metrics.watch(Gauges(self.pool, self.indexes, self.forwarding).read)
 
     async def start(self) -> web.Application:
@@ -123,6 +129,7 @@ class Gateway:
         config, stack = self.config, self._stack
         stack.callback(self._render_pool.close)
         stack.callback(self._threads.close)
+        stack.callback(self._probe_threads.close)
         stack.callback(self.ingest.close)
         stack.callback(self.fingerprints.close)
         session = await stack.enter_async_context(aiohttp.ClientSession())
@@ -152,6 +159,8 @@ class Gateway:
             for worker in self.pool.workers:
                 watch = functools.partial(self.monitor.watch, session, worker)
                 tasks.create_task(self._kept(f"contact with {worker.url}", watch))
+                prove = functools.partial(self.proving.watch, session, worker)
+                tasks.create_task(self._kept(f"proof of {worker.url}", prove))
 
     async def _kept(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Keep `work` going: a fault of ours in it is logged, and it starts anew."""
