@@ -22,13 +22,12 @@ from gateway.engines.facts import (
 from gateway.probe_route import ProbeRoute
 from kvindex.events import EventBatch
 from kvindex.wire import trtllm as wire
-from kvindex.wire import vllm as wire_vllm
 
 ROUTES = ("/version", "/server_info")
 
 OWN_FIELDS = {"tokens_per_block", "kv_cache_hash_algo", "disaggregated_params"}
 """Fields of /server_info that only this engine has."""
-DECODE = wire_vllm.decode_batch
+DECODE = wire.decode_batch
 """The ZMQ stream of some releases has maps as vLLM's."""
 NO_EVENTS = (
     "kv_cache_config.event_buffer_max_size is 0 (its default), "
