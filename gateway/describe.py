@@ -6,7 +6,7 @@ cut into pieces that are hashed like blocks, so that equal beginnings still meet
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import msgspec
 
@@ -42,7 +42,7 @@ class Described(msgspec.Struct, frozen=True):
     """A request as the router sees it, and the ids that may go along, by profile."""
 
     route: RouteRequest
-    ids: Mapping[str, Ids] = {}
+    ids: dict[str, Ids] = {}
 
 
 class Describer:
@@ -81,10 +81,7 @@ class Describer:
         if peeked.problem is not None:
             return Described(self.unrendered(len(body), peeked, peeked.problem))
         namespace = self._pool.resolve(peeked.model, peeked.cache_salt)
-        no_ids = self._no_ids(peeked.model, kind, editable=editable)
-        forward = frozenset[str]()
-        if no_ids is None:
-            forward = self._forwarding.profiles(peeked.model)
+        forward, no_ids = self._offer(peeked.model, kind, editable=editable)
         begun = time.perf_counter()
         try:
             prompt = await self._render(body, peeked, namespace, kind, forward)
@@ -119,11 +116,15 @@ class Describer:
             no_ids=OTHER_ENDPOINT if reason == OTHER_ENDPOINT else NOT_RENDERED,
         )
 
-    def _no_ids(self, model: str | None, kind: Kind, *, editable: bool) -> str | None:
-        """Why no ids go along with a body like this, whatever is in it."""
+    def _offer(
+        self, model: str | None, kind: Kind, *, editable: bool
+    ) -> tuple[frozenset[str], str | None]:
+        """The profiles whose ids may go along, or why none may, whatever the body."""
         if kind != "chat":
-            return OTHER_ENDPOINT
-        return self._forwarding.blocked(model) if editable else SIGNED_BODY
+            return frozenset(), OTHER_ENDPOINT
+        if not editable:
+            return frozenset(), SIGNED_BODY
+        return self._forwarding.offer(model)
 
     def _count(self, rendered: Rendered, took_s: float) -> None:
         self._metrics.render_seconds.observe(took_s)

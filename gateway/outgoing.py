@@ -4,7 +4,7 @@ Its bytes go as they came; what is added is named here: the data-parallel rank i
 header, token ids in the body. Sending is not done here.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 import msgspec
 
@@ -32,8 +32,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     begun: float
     """When the client's request came, by the proxy's clock."""
     prompts: int = 1
-    ids: Mapping[str, Ids] = {}
-    """Token ids that may go along, by the profile of the worker."""
+    ids: dict[str, Ids] = {}
+    """Token ids that may go along, by the profile of the worker; until answered."""
 
     @property
     def repeatable(self) -> bool:

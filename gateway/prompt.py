@@ -12,7 +12,7 @@ from gateway.splice import Edit, encoded, place
 from kvindex.blocks import chain
 from render import Rendered, Renderer, Unrenderable
 from render.body import read_object
-from render.shape import shape_of
+from render.shape import never_for, shape_of
 from router.request import Forwardable, Rendering
 
 Kind = Literal["chat", "completion", "responses"]
@@ -101,15 +101,16 @@ def _with_ids(
 ) -> Prompt:
     profile = renderer.profile
     shape = shape_of(given, profile)
-    never: str | None = shape.never
+    never: str | None = never_for(renderer.model.model_type) or shape.never
     edit = None
     if never is None:
         edit = place(body, given, renderer.answers.ids_field)
         never = UNPLACEABLE if edit is None else None
+    text = prompt.rendered.text
     forwardable = Forwardable(
         features=shape.features,
         never=never,
-        shows_mode=MODE_MARK in (prompt.rendered.text or ""),
+        shows_mode=text is None or MODE_MARK in text,
     )
     ids = {}
     if edit is not None:

@@ -50,6 +50,7 @@ Never = Literal[
     "own_ids",  # the client brings its own
     "request_template",
     "truncation",  # to what fits the model, which the worker knows
+    "usage",  # the model's usage leaves out tokens that were rendered, not those given
 ]
 NEVER: tuple[Never, ...] = get_args(Never)
 
@@ -65,6 +66,11 @@ class _NeverSent(Exception):
     def __init__(self, reason: Never) -> None:
         super().__init__(reason)
         self.reason: Never = reason
+
+
+def never_for(model_type: str | None) -> Never | None:
+    """Why no request to models of that type is sent ids, if so."""
+    return "usage" if model_type in known.USAGE_LEAVES_OUT else None
 
 
 def shape_of(body: Mapping[str, object], profile: str = "vllm") -> Shape:

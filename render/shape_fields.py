@@ -88,3 +88,6 @@ ARGUMENTS = frozenset(
     }
 )  # fmt: skip
 """Template variables that are arguments of an engine, or of transformers, as well."""
+
+USAGE_LEAVES_OUT = frozenset({"kimi_k3"})
+"""Model types whose usage counts given ids otherwise than rendered ones."""

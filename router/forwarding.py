@@ -5,7 +5,7 @@ that a worker renders alike is not done here, nor are ids looked at.
 """
 
 from collections.abc import Collection
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -14,7 +14,16 @@ from router.proof import NOT_ASKED, PENDING, Blocker, Proof
 from router.request import Forwardable, RouteRequest
 from router.worker import Worker
 
-__all__ = ["NOT_ASKED", "PENDING", "Blocker", "Forwarding", "Proof", "When", "Withheld"]
+__all__ = [
+    "NOT_ASKED",
+    "PENDING",
+    "Blocker",
+    "Forwarding",
+    "Offer",
+    "Proof",
+    "When",
+    "Withheld",
+]
 
 When = Literal["all", "chosen", "never"]
 """Ids go if every worker for the model is proven, if the chosen one is, or never."""
@@ -30,6 +39,13 @@ Withheld = Literal[
 WITHHELD: tuple[Withheld, ...] = get_args(Withheld)
 
 
+class Offer(NamedTuple):
+    """The profiles whose ids are wanted, or why none are."""
+
+    profiles: frozenset[str] = frozenset()
+    withheld: Withheld | None = None
+
+
 class Forwarding:
     """The rule, over the workers of a pool."""
 
@@ -37,23 +53,17 @@ class Forwarding:
         self.when = when
         self._pool = pool
 
-    def profiles(self, model: str | None) -> frozenset[str]:
-        """The profiles whose ids may go to some worker for a model, as things are."""
-        if self.blocked(model) is not None:
-            return frozenset()
-        proven = (w for w in self._pool.serving(model) if isinstance(w.proof, Proof))
-        return frozenset(worker.profile for worker in proven)
-
-    def blocked(self, model: str | None) -> Withheld | None:
-        """Why no worker for a model is sent ids now, whatever the request."""
+    def offer(self, model: str | None) -> Offer:
+        """Whose ids may go to some worker for a model now, whatever the request."""
         if self.when == "never":
-            return "switched_off"
+            return Offer(withheld="switched_off")
         workers = self._pool.serving(model)
-        proofs = [isinstance(worker.proof, Proof) for worker in workers]
         if not workers:
-            return "no_workers"
-        enough = all(proofs) if self.when == "all" else any(proofs)
-        return None if enough else "worker_blocked"
+            return Offer(withheld="no_workers")
+        proven = [w.profile for w in workers if isinstance(w.proof, Proof)]
+        if not proven or (self.when == "all" and len(proven) < len(workers)):
+            return Offer(withheld="worker_blocked")
+        return Offer(profiles=frozenset(proven))
 
     def blockers(self) -> dict[str, Blocker]:
         """What keeps ids from the ready and suspect workers, by their URL."""
