@@ -23,6 +23,7 @@ class Subscriber:
 
     def __init__(self, socket: zmq.asyncio.Socket) -> None:
         self._socket = socket
+        self.decode = decode_batch
         self.sequences: list[int] = []
 
     async def batches(self, until: int) -> list[EventBatch]:
@@ -33,7 +34,7 @@ class Subscriber:
                 frames = await self._socket.recv_multipart()
                 _, sequence, payload = decode_frames(frames)
                 self.sequences.append(sequence)
-                found.append(decode_batch(payload))
+                found.append(self.decode(payload))
         return found
 
 
