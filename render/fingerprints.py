@@ -25,6 +25,11 @@ RECIPE = 1
 """Of what is kept; another number, and nothing kept before is found."""
 HASHED = (".json", ".jinja", ".txt", ".model", ".tiktoken", ".vocab", ".bpe")
 """Files that a tokenizer or its templates may be made of; not the weights."""
+LIBRARIES = (
+    "transformers", "tokenizers", "sentencepiece", "tiktoken", "protobuf", "torch",
+    "torchvision", "pillow",
+)  # fmt: skip
+"""What may change how transformers reads the files."""
 EXTENSIONS = {"kimi_k3": "KimiK3ServingExtension"}
 """Model types that TensorRT-LLM serves by code of their own, and its class."""
 HARMONY = "gpt_oss"
@@ -189,7 +194,7 @@ def _read(told: Mapping[str, Any] | None) -> Identity | None:
 def _key(model: Model) -> str:
     """A hash of the files, and of what reads them; raises NoFingerprint."""
     found = hashlib.sha256()
-    libraries = [installed(name) for name in ("transformers", "tokenizers")]
+    libraries = [installed(name) for name in LIBRARIES]
     found.update(json.dumps([RECIPE, sys.version, *libraries]).encode())
     try:
         for directory in (model.path, model.tokenizer_file.parent):
