@@ -19,6 +19,8 @@ class Counters(msgspec.Struct):
     duplicates: int = 0
     gaps: int = 0
     missed_batches: int = 0
+    replayed: int = 0
+    out_of_order: int = 0
     restarts: int = 0
     events: dict[str, int] = {}
     undecodable: dict[str, int] = {}

@@ -44,7 +44,7 @@ class Doubt:
 
     def suspend(self, state: FeedState, reason: str) -> None:
         """Something may have been missed; the next batch will say."""
-        if self._standing.state not in (FeedState.DEGRADED, FeedState.SILENT):
+        if self._standing.state is FeedState.LIVE:
             self._unharmed = True
         holder = self._intake.holder
         if holder is None or not holder.shelf.owner.suspect_blocks:
@@ -52,6 +52,17 @@ class Doubt:
         if holder is not None:
             holder.suspect()
         self._standing.become(state, reason)
+
+    def emptied(self) -> None:
+        """The worker's cache is empty: nothing is in doubt."""
+        self._unharmed = True
+
+    def over(self) -> None:
+        """The cache was emptied by an event: what follows is all there is."""
+        replaying = self._standing.state is FeedState.REPLAYING
+        state = FeedState.REPLAYING if replaying else FeedState.LIVE
+        reason = self._standing.reason if replaying else ""
+        self._standing.become(state, reason, complete=True)
 
     def resume(self) -> None:
         """The next batch follows on: nothing was missed since `suspend`."""

@@ -89,6 +89,10 @@ class Maps(dict[HolderKey, EngineBlocks]):
             self[key] = EngineBlocks(on_gpu=medium.upper() == "GPU" and not remote)
         return self[key]
 
+    def of_group(self, group: int | None) -> list[HolderKey]:
+        """The media of one group."""
+        return [key for key in self if key[0] == (group or 0)]
+
     def find(self, first: EngineBlocks, name: EngineHash) -> int | None:
         """The own hash of a block held in any of them; `first` is looked at first."""
         found = (blocks.find(name) for blocks in (first, *self.values()))
@@ -143,6 +147,8 @@ def refusal(event: BlockStored) -> str | None:
     """Why an event cannot be indexed, or None."""
     if event.group_kind is not None and event.group_kind not in FULL_ATTENTION:
         return "group_kind"
+    if event.foreign:
+        return "namespace"
     if event.block_size < 1 or not event.token_ids:
         return "no_tokens"
     if len(event.token_ids) != len(event.hashes) * event.block_size * ID_BYTES:
@@ -155,6 +161,13 @@ def key_of(event: BlockStored | BlockRemoved) -> HolderKey:
     return event.group or 0, event.medium or "GPU", event.locality == "REMOTE"
 
 
+def keys_of(event: BlockRemoved, maps: Maps) -> list[HolderKey]:
+    """Which maps a removal is about."""
+    if event.any_medium:
+        return maps.of_group(event.group)
+    return [key_of(event)]
+
+
 def may_repeat(event: BlockStored) -> bool:
     """May the event announce again what is held, without new copies?"""
-    return event.parent is None and len(event.hashes) > 1
+    return event.from_root or (event.parent is None and len(event.hashes) > 1)

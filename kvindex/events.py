@@ -4,6 +4,8 @@ Engine-neutral records only. What one engine's bytes look like is in `wire/`; wh
 event does to the index is in `holder.py`.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 from kvindex.blocks import ID_BYTES, Namespace
@@ -47,6 +49,24 @@ class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
         """The token ids of one block."""
         stride = self.block_size * ID_BYTES
         return self.token_ids[position * stride : (position + 1) * stride]
+
+    def parts(self, limit: int) -> Iterator["BlockStored"]:
+        """The same as events of at most `limit` blocks each."""
+        if len(self.hashes) <= limit:
+            yield self
+            return
+        stride, parent = self.block_size * ID_BYTES, self.parent
+        for start in range(0, len(self.hashes), limit):
+            end = start + limit
+            yield msgspec.structs.replace(
+                self,
+                hashes=self.hashes[start:end],
+                token_ids=self.token_ids[start * stride : end * stride],
+                extra_keys=self.extra_keys and self.extra_keys[start:end],
+                parent=parent,
+                from_root=self.parent is None,
+            )
+            parent = self.hashes[min(end, len(self.hashes)) - 1]
 
 
 class BlockRemoved(msgspec.Struct, frozen=True, kw_only=True):

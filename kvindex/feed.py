@@ -1,52 +1,62 @@
 """One (worker, rank)'s event stream: is it whole, and what does it change.
 
-Theory of operation. Bytes and times in, index changes out. A batch whose number follows
-the last one is applied. What else can be:
-
-- A higher number: batches were missed. What was stored before is in doubt (*degraded*):
-  half weight until stored again or confirmed, dropped when contradicted or after
-  `suspect_ttl_s`; with none left the feed is *live* again, though not complete.
-- The same number and bytes: a duplicate, ignored. The same number and other bytes, or a
-  lower number: the worker restarted, its cache is empty.
-- A lost connection: as if batches were missed, until the next one shows otherwise.
-- Nothing, though requests that must have stored a block have ended: *silent*.
+Bytes and times in, index changes out. What is put in is worked off in its order: at
+once, or where `sliced` is set in slices by `work`, so that a large batch never holds
+the caller for long.
 
 `complete` says whether the index has all that the worker holds: seen from the first
-batch on (or since a clearing), nothing missed, skipped or refused. Batches that arrive
-by replay will enter beside `receive`, while the state is *replaying*.
+batch on (or since a clearing), nothing missed, skipped or refused.
 
-Not here: sockets and threads; what an event means (`intake.py`, `holder.py`); guesses
-(`history.py`).
+Not here: sockets and threads; which batch is next (`following.py`); what its events
+mean (`reader.py`, `intake.py`, `holder.py`); guesses (`history.py`).
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 
-from kvindex.counters import Counters, count
+from kvindex.counters import Counters
 from kvindex.doubt import Doubt
-from kvindex.events import AllBlocksCleared, EventBatch, UndecodableBatch
-from kvindex.index import Indexes, PrefixIndex
-from kvindex.intake import Intake
-from kvindex.owner import Owner
-from kvindex.sequence import Arrival, SequenceCheck
+from kvindex.events import EventBatch
+from kvindex.feed_view import FeedView
+from kvindex.following import Following
+from kvindex.index import Indexes
+from kvindex.intake import Intake, Work
+from kvindex.reader import Reader
+from kvindex.silence import Silence
 from kvindex.standing import FeedState, Standing
 from kvindex.wire import vllm
 
 log = logging.getLogger(__name__)
 
+_ALL = 1 << 62
+_WAITING = 1_024
+"""Batches that may wait for `work`; beyond, all are applied at once."""
+
 
 class FeedSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in seconds; `orphan_blocks` bounds what is kept without its parent."""
+    """Times in seconds; `orphan_blocks` bounds what is kept without its parent.
+
+    A replay may take `replay_limit_s`; after one that did not end in time none is
+    wanted for `replay_pause_s`.
+    """
 
     suspect_ttl_s: float = 600.0
     silent_after_s: float = 10.0
+    replay_limit_s: float = 30.0
+    replay_pause_s: float = 30.0
     orphan_blocks: int = 8_192
 
 
-class Feed:
-    """The event stream of one (worker, rank)."""
+class Feed(FeedView):
+    """The event stream of one (worker, rank).
+
+    `likely_cause` is what the caller believes to be behind it when nothing comes; it is
+    said with the state. With `can_replay` a replay is wanted where batches are missing:
+    see `replay_from`. With `sliced` the caller calls `work`.
+    """
 
     def __init__(
         self,
@@ -62,8 +72,11 @@ class Feed:
         on_gone: Callable[[int], None] | None = None,
         has_source: bool = True,
         decode: Callable[[bytes], EventBatch] = vllm.decode_batch,
+        missed_reason: str = "missed batches",
     ) -> None:
         """`block_size` is in tokens, if known before the events say it.
+
+        `missed_reason` is what is said of a hole in the batches' numbers.
 
         `on_change` is called after each change of state, reason, completeness or block
         size; `on_restart` whenever the worker's cache is known to be empty: after a
@@ -73,11 +86,15 @@ class Feed:
         self.key = key
         self.settings = settings or FeedSettings()
         self.counters = Counters()
+        self.likely_cause = ""
+        self.sliced = False
         self._clock = clock
-        self._decode = decode
         self._on_change = on_change
         self._on_restart = on_restart
         self._has_source = has_source
+        self._todo: deque[Work] = deque()
+        self._working = False
+        self._silence = Silence(clock, self.settings.silent_after_s)
         self._standing = Standing(
             key=key,
             clock=clock,
@@ -93,65 +110,42 @@ class Feed:
             orphan_blocks=self.settings.orphan_blocks,
             on_gone=on_gone,
         )
-        self._sequence = SequenceCheck()
-        self._last_batch_at: float | None = None
-        self._awaiting_since: float | None = None
         self._doubt = Doubt(
             standing=self._standing,
             intake=self._intake,
             clock=clock,
             ttl_s=self.settings.suspect_ttl_s,
         )
+        self._reader = Reader(
+            key=key,
+            decode=decode,
+            standing=self._standing,
+            intake=self._intake,
+            doubt=self._doubt,
+            counters=self.counters,
+            emptied=self._emptied,
+            resized=self._changed,
+        )
+        self._following = Following(
+            standing=self._standing,
+            doubt=self._doubt,
+            reader=self._reader,
+            counters=self.counters,
+            clock=clock,
+            missed_reason=missed_reason,
+            pause_s=self.settings.replay_pause_s,
+        )
         if block_size is not None:
             self.use_block_size(block_size)
 
     @property
-    def state(self) -> FeedState:
-        """How far what the feed says can be trusted."""
-        return self._standing.state
+    def can_replay(self) -> bool:
+        """Can the caller ask the worker for earlier batches?"""
+        return self._following.can_replay
 
-    @property
-    def reason(self) -> str:
-        """Why it is in this state; empty where all is well."""
-        return self._standing.reason
-
-    @property
-    def since(self) -> float:
-        """When it came to this state, by the clock."""
-        return self._standing.since
-
-    @property
-    def complete(self) -> bool:
-        """Does the index have all that the worker holds?"""
-        return self._standing.complete
-
-    @property
-    def last_sequence(self) -> int | None:
-        """The number of the last batch, None before the first."""
-        return self._sequence.last
-
-    @property
-    def block_size(self) -> int | None:
-        """Tokens per block in the index, None until known."""
-        return self.index.block_size if self.index else None
-
-    @property
-    def index(self) -> PrefixIndex | None:
-        """Where the worker's blocks are, once their size is known."""
-        holder = self._intake.holder
-        return holder.shelf.index if holder else None
-
-    @property
-    def owner(self) -> Owner | None:
-        """This (worker, rank) in `index`."""
-        holder = self._intake.holder
-        return holder.shelf.owner if holder else None
-
-    @property
-    def orphans(self) -> int:
-        """Blocks that wait for their parent."""
-        holder = self._intake.holder
-        return len(holder.orphans) if holder else 0
+    @can_replay.setter
+    def can_replay(self, value: bool) -> None:
+        self._following.can_replay = value
 
     def use_block_size(self, block_size: int) -> None:
         """The worker says how many tokens its blocks have; its events may know better.
@@ -166,104 +160,109 @@ class Feed:
         if self._on_change:
             self._on_change(self)
 
-    def connected(self) -> None:
-        """The event socket is connected. The next batch says if any were missed."""
-        if self._doubt.lost and self.last_sequence is None:
-            self._doubt.lost = False
-            self._standing.become(FeedState.LIVE, "no batch yet")
+    def _emptied(self) -> None:
+        self._silence.excuse()
+        if self._on_restart:
+            self._on_restart()
 
-    def disconnected(self, why: str) -> None:
-        """The event socket lost its peer: batches may be missed from now on."""
-        if not self._doubt.lost and self.state is not FeedState.ESTIMATED:
-            self._doubt.lost = True
-            self._doubt.suspend(FeedState.DEGRADED, why)
+    def _do(self, work: Work) -> None:
+        """Work this off after what was put in before it."""
+        self._todo.append(work)
+        if not self.sliced or len(self._todo) > _WAITING:
+            self.work(_ALL)
+
+    def work(self, budget: int) -> bool:
+        """Apply about `budget` blocks of what was put in; True while some are left.
+
+        Only needed where `sliced` is set.
+        """
+        if self._working:  # called back from within
+            return True
+        self._working = True
+        try:
+            while self._todo and budget > 0:
+                blocks = next(self._todo[0], None)
+                if blocks is None:
+                    self._todo.popleft()
+                budget -= blocks or 1
+        finally:
+            self._working = False
+        return bool(self._todo)
 
     def receive(self, sequence: int, payload: bytes) -> None:
         """Take one batch off the live socket. Bad input is counted, never raised."""
-        arrival = self._sequence.arrive(sequence, payload)
-        if arrival is Arrival.DUPLICATE:
-            self.counters.duplicates += 1
-            return
-        self.counters.batches += 1
-        self._last_batch_at, self._awaiting_since = self._clock(), None
-        self._follow(arrival, sequence)
-        self._doubt.lost = False
-        size = self.block_size
-        self._apply(payload)
-        if self._intake.incomplete:
-            self._standing.incomplete("not all blocks are indexed")
-        if size != self.block_size:
-            self._changed()
+        self._silence.heard()
+        self._do(self._following.live(sequence, payload))
 
     def unframed(self, why: str) -> None:
         """A message of the live socket that is no batch at all was skipped."""
         log.debug("KV events of %s: %s", self.key, why)
-        self._undecodable("frames")
+        self._reader.undecodable("frames")
 
-    def _follow(self, arrival: Arrival, sequence: int) -> None:
-        """Come to the state that the batch's number says."""
-        if arrival is Arrival.GAP:
-            self.counters.gaps += 1
-            self.counters.missed_batches += self._sequence.missed
-            self._doubt.missed("missed batches")
-        elif arrival is Arrival.NEXT:
-            if self._doubt.lost or self.state is FeedState.SILENT:
-                self._doubt.resume()
-        else:
-            if arrival is Arrival.RESTART:
-                self._restart("its sequence went back")
-            late = "" if sequence == 0 else "joined after the first batch"
-            self._standing.become(FeedState.LIVE, late, complete=sequence == 0)
+    def connected(self) -> None:
+        """The event socket is connected. The next batch says if any were missed."""
+        self._do(self._connected())
 
-    def _apply(self, payload: bytes) -> None:
-        try:
-            batch = self._decode(payload)
-        except UndecodableBatch:
-            self._undecodable("batch")
-            return
-        for reason in batch.undecodable:
-            self._undecodable(reason)
-        for event in batch.events:
-            count(self.counters.events, type(event).__name__)
-            if isinstance(event, AllBlocksCleared):
-                self.counters.cleared += 1
-                self._empty()
-                self._standing.become(FeedState.LIVE, "", complete=True)
-            else:
-                self._intake.apply(event)
+    def _connected(self) -> Work:
+        if self._doubt.lost and self.last_sequence is None:
+            self._doubt.lost = False
+            self._standing.become(FeedState.LIVE, "no batch yet")
+        if self.state is not FeedState.ESTIMATED:
+            self._following.connected()
+        yield 0
 
-    def _undecodable(self, reason: str) -> None:
-        """What was lost may have been a removal, unless its type says it was not."""
-        if reason not in self.counters.undecodable:
-            log.warning("KV events of %s: undecodable: %s", self.key, reason)
-        count(self.counters.undecodable, reason)
-        if reason == "unknown_type" or reason.startswith("BlockStored"):
-            self._standing.incomplete("undecodable events")
-        else:
-            self._doubt.missed("undecodable events")
+    def disconnected(self, why: str) -> None:
+        """The event socket lost its peer: batches may be missed from now on."""
+        self._do(self._disconnected(why))
+
+    def _disconnected(self, why: str) -> Work:
+        yield from self._following.end_replay(complete=False)
+        if not self._doubt.lost and self.state is not FeedState.ESTIMATED:
+            self._doubt.lost = True
+            self._doubt.suspend(FeedState.DEGRADED, why)
+
+    def replaying(self, from_sequence: int) -> None:
+        """The worker was asked to replay from this batch on, inclusive.
+
+        Live batches wait from now on, until `replay_ended`.
+        """
+        self._do(self._replaying(from_sequence))
+
+    def _replaying(self, from_sequence: int) -> Work:
+        self._following.begin_replay(from_sequence)
+        yield 0
+
+    def replayed(self, sequence: int, payload: bytes) -> None:
+        """Take one batch of the replay, in the order it came."""
+        self._do(self._following.replayed(sequence, payload))
+
+    def replay_ended(self, complete: bool) -> None:
+        """The end marker came, or (not `complete`) it was not waited for any longer.
+
+        Look at `replay_from` afterwards: it may be wanted anew, after a restart.
+        """
+        end = self._following.end_replay if complete else self._following.give_up
+        self._do(end())
 
     def restarted(self, why: str) -> None:
         """The worker's process is another one: its cache is empty."""
-        self._restart(why)
-        self._sequence.forget()
+        self._do(self._restarted(why))
+
+    def _restarted(self, why: str) -> Work:
+        self._following.forget()
+        self._reader.restart(why)
         state, reason = FeedState.LIVE, "no batch yet"
         if self.state is FeedState.ESTIMATED:
             state, reason = self.state, self.reason
         self._standing.become(state, reason, complete=False)
-
-    def _restart(self, why: str) -> None:
-        self._standing.log(logging.INFO, f"the worker restarted: {why}")
-        self.counters.restarts += 1
-        self._empty()
-
-    def _empty(self) -> None:
-        self._intake.clear()
-        self._awaiting_since = None
-        if self._on_restart:
-            self._on_restart()
+        if state is FeedState.LIVE:
+            self._following.connected()
+        yield 0
 
     def retire(self) -> None:
         """The worker is gone: what it held leaves the index."""
+        self._todo.clear()
+        self._following.forget()
         self._intake.retire()
 
     def request_ended(
@@ -271,14 +270,11 @@ class Feed:
     ) -> None:
         """A request is over; with `stores_new_block` it must have caused an event.
 
-        `sent_at` is when it was sent, by the clock: engines announce blocks while a
-        request runs. Where nothing comes for `silent_after_s`, the feed is silent.
+        `sent_at` is when it was sent, by the clock. Where nothing comes for
+        `silent_after_s`, the feed is silent.
         """
-        now = self._clock()
-        since, last = now if sent_at is None else sent_at, self._last_batch_at
-        unheard = stores_new_block and (last is None or last < since)
-        if unheard and self._awaiting_since is None:
-            self._awaiting_since = now
+        if stores_new_block:
+            self._silence.expect(sent_at)
 
     def confirmed(self, hashes: Sequence[int], delivered_blocks: int) -> None:
         """The worker found just `delivered_blocks` of these matchable blocks cached."""
@@ -290,10 +286,10 @@ class Feed:
 
     def tick(self) -> bool:
         """Let time pass; call it once a second, and sooner again where it is True."""
+        if self._following.overdue(self.settings.replay_limit_s):
+            self.replay_ended(complete=False)
         hopeful = self.state is not FeedState.SILENT and not self._doubt.lost
-        if hopeful and self._awaiting_since is not None and self._has_source:
-            waited = self._clock() - self._awaiting_since
-            if waited >= self.settings.silent_after_s:
-                why = "no events though requests stored blocks"
-                self._doubt.suspend(FeedState.SILENT, why)
+        if hopeful and self._silence.lasts and self._has_source:
+            why = self.likely_cause or "no events though requests stored blocks"
+            self._doubt.suspend(FeedState.SILENT, why)
         return self._doubt.tick()

@@ -22,9 +22,23 @@ Not here: when a feed is in doubt (`feed.py`).
 from collections.abc import Sequence
 
 from kvindex.blocks import chain
+from kvindex.charges import Charges
 from kvindex.counters import Counters, count
-from kvindex.engine_blocks import EngineBlocks, Maps, Waste, key_of, may_repeat
-from kvindex.events import BlockRemoved, BlockStored, EngineHash, take_apart
+from kvindex.engine_blocks import (
+    EngineBlocks,
+    Maps,
+    Waste,
+    key_of,
+    keys_of,
+    may_repeat,
+)
+from kvindex.events import (
+    BlockRemoved,
+    BlockStored,
+    BlockUpdated,
+    EngineHash,
+    take_apart,
+)
 from kvindex.orphans import HolderKey, Orphans
 from kvindex.shelf import Shelf
 
@@ -51,29 +65,31 @@ class Holder:
         self._counters = counters
         self._maps = Maps()
         self._waste = Waste()
+        self._charges = Charges(shelf, self.orphans, counters, lambda: self._maps)
 
-    def stored(self, event: BlockStored) -> None:
-        """Index the blocks of an event that `refusal` lets pass."""
+    def stored(self, event: BlockStored) -> bool:
+        """Index the blocks of an event that `refusal` lets pass.
+
+        False where not all of them are: what comes after them cannot be, either.
+        """
         key = key_of(event)
         blocks = self._maps.at(key)
         if blocks is None:
-            self._reject("media")
-            return
-        if self._exceeds():
-            self._refuse(len(event.hashes))
-            self.shelf.index.refused += len(event.hashes)
-            return
+            return self.reject("media")
+        if self._charges.exceeded():
+            self.refuse(len(event.hashes))
+            return False
         try:
             keys = take_apart(event, self._model)
         except (TypeError, ValueError, OverflowError, RecursionError):
-            self._reject("extra_keys")
-            return
+            return self.reject("extra_keys")
+        before = self._counters.refused
         parent = keys.namespace.root()
         if event.parent is not None:
             found = self._maps.find(blocks, event.parent)
             if found is None:
                 self._keep_orphans(key, event, event.parent, keys.media)
-                return
+                return True
             parent = found
         own = chain(event.token_ids, self.page_size, parent, keys.media)
         if self.orphans:
@@ -81,7 +97,8 @@ class Holder:
         else:
             self.shelf.prepare(parent, own, event.token_ids, keys.media)
             self._note(blocks, event.hashes, own, may_repeat(event))
-        self._account()
+        self._charges.account()
+        return self._counters.refused == before
 
     def _store_singly(
         self,
@@ -104,34 +121,20 @@ class Holder:
                 return
             self._adopt([(engine_hash, block_hash)])
 
-    def _reject(self, reason: str) -> None:
+    def reject(self, reason: str) -> bool:
+        """Count blocks that the worker holds and the index cannot; False."""
         count(self._counters.rejected, reason)
         self.incomplete = True
+        return False
+
+    def refuse(self, blocks: int) -> None:
+        """Count blocks that the bound keeps out."""
+        self.shelf.index.refused += blocks
+        self._refuse(blocks)
 
     def _refuse(self, blocks: int) -> None:
         self._counters.refused += blocks
         self.incomplete = self.incomplete or blocks > 0
-
-    def _exceeds(self) -> bool:
-        """Is the bound exceeded, and by names of this owner?"""
-        owner, memory = self.shelf.owner, self.shelf.index.memory
-        if owner.extra_bytes and memory.overdrawn:
-            self._account()
-        return owner.extra_bytes > 0 and memory.overdrawn
-
-    def _account(self) -> None:
-        """Charge for orphans, and for names beyond those that come with the blocks.
-
-        Beyond the bound orphans go; names only come no more.
-        """
-        index, owner = self.shelf.index, self.shelf.owner
-        names = self._maps.entries - self.shelf.names_per_block * owner.blocks
-        names_bytes = max(0, names) * self.shelf.name_bytes
-        index.charge_extra(owner, names_bytes + self.orphans.bytes)
-        if self.orphans and index.memory.overdrawn:
-            self._counters.orphans_dropped += len(self.orphans)
-            self.orphans.clear()
-            index.charge_extra(owner, names_bytes)
 
     def _keep_orphans(
         self,
@@ -144,7 +147,7 @@ class Holder:
         self._counters.orphans += len(event.hashes)
         dropped = self.orphans.add(key, event, parent, media)
         self._counters.orphans_dropped += dropped
-        self._account()
+        self._charges.account()
 
     def _note(
         self,
@@ -202,7 +205,7 @@ class Holder:
         while arrived:
             parent_name, parent = arrived.pop()
             for key, engine_hash, orphan in self.orphans.adopt(parent_name):
-                self._account()
+                self._charges.account()
                 media = {0: orphan.media} if orphan.media else {}
                 own = chain(orphan.token_ids, self.page_size, parent, media)
                 self.shelf.prepare(parent, own, orphan.token_ids, media)
@@ -213,15 +216,39 @@ class Holder:
 
     def removed(self, event: BlockRemoved) -> None:
         """Drop one copy of each block; those never indexed are ignored."""
-        key = key_of(event)
-        blocks = self._maps.get(key)
-        for engine_hash in event.hashes:
-            if blocks is None or blocks.find(engine_hash) is None:
-                self.orphans.remove(key, engine_hash)
+        for key in keys_of(event, self._maps):
+            blocks = self._maps.get(key)
+            for engine_hash in event.hashes:
+                if blocks is None or blocks.find(engine_hash) is None:
+                    self.orphans.remove(key, engine_hash)
+                else:
+                    self._counters.removed += 1
+                    self._remove(blocks, engine_hash)
+
+    def _remove(self, blocks: EngineBlocks, engine_hash: EngineHash) -> None:
+        if not blocks.drop_copy(engine_hash):
+            self._drop(blocks, engine_hash)
+
+    def moved(self, event: BlockUpdated) -> None:
+        """One copy of a block goes to another medium, from wherever it is known."""
+        if event.medium is None:
+            return
+        to = event.group or 0, event.medium, False
+        keys = [key for key in self._maps.of_group(event.group) if key != to]
+        keys.sort(key=lambda key: key[1] != event.medium_before)
+        target = self._maps.at(to)
+        for key in keys:
+            blocks = self._maps[key]
+            own = blocks.find(event.hash)
+            if own is None:
+                self.orphans.move(key, event.hash, to)
                 continue
-            self._counters.removed += 1
-            if not blocks.drop_copy(engine_hash):
-                self._drop(blocks, engine_hash)
+            if target is None:
+                self.reject("media")
+            elif not self._note_one(target, event.hash, own, False):
+                self._refuse(1)
+            self._remove(blocks, event.hash)
+            return
 
     def _drop(self, blocks: EngineBlocks, engine_hash: EngineHash) -> None:
         own = blocks.drop_name(engine_hash)

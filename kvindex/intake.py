@@ -5,16 +5,24 @@ Not here: sequence numbers and states (`feed.py`).
 """
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+
+from msgspec import structs
 
 from kvindex.counters import Counters, count
 from kvindex.engine_blocks import refusal
-from kvindex.events import BlockRemoved, BlockStored
+from kvindex.events import BlockRemoved, BlockStored, BlockUpdated, CacheCreated
 from kvindex.holder import Holder
 from kvindex.index import Indexes
 from kvindex.shelf import shelf_for
 
 log = logging.getLogger(__name__)
+
+Work = Iterator[int]
+"""Steps of work, each with the number of blocks it was about."""
+
+SLICE = 512
+"""Blocks of one step: about a millisecond."""
 
 RESIZE_AFTER = 4
 """So many stores in a row of one other block size mean that it has changed."""
@@ -24,7 +32,10 @@ RESIZES = 64
 
 
 class Intake:
-    """The events of one owner; `holder` is None until the block size is known."""
+    """The events of one owner; `holder` is None until the block size is known.
+
+    `touched` since the cache was last empty?
+    """
 
     def __init__(
         self,
@@ -43,47 +54,103 @@ class Intake:
         self._counters = counters
         self._orphan_blocks = orphan_blocks
         self._on_gone = on_gone
+        self.touched = False
+        self._foreign = self._sure = False
+        self._window = 0
         self._other_size = 0
         self._other_times = 0
         self._resizes = 0
 
+    def created(self, event: CacheCreated) -> None:
+        """The cache is new; of several attention windows the widest counts."""
+        self._window = max(self._window, event.window or 0)
+
     @property
     def incomplete(self) -> bool:
         """Were blocks left out that the worker holds?"""
-        return self.holder is not None and self.holder.incomplete
+        return self._foreign or (self.holder is not None and self.holder.incomplete)
 
-    def apply(self, event: BlockStored | BlockRemoved) -> None:
-        """Let one event change the index."""
-        if isinstance(event, BlockRemoved):
-            if self.holder is not None:
-                self.holder.removed(event)
-            return
+    def apply(self, event: BlockStored | BlockRemoved | BlockUpdated) -> Work:
+        """Let one event change the index, in steps of `SLICE` blocks."""
+        self.touched = True
+        if not self._is_widest(event.window):
+            if isinstance(event, BlockStored):
+                count(self._counters.rejected, "window")
+        elif isinstance(event, BlockStored):
+            yield from self._stored(event)
+        elif self.holder is not None and isinstance(event, BlockUpdated):
+            self.holder.moved(event)
+            yield 1
+        elif self.holder is not None and isinstance(event, BlockRemoved):
+            for start in range(0, len(event.hashes), SLICE):
+                part = event
+                if len(event.hashes) > SLICE:
+                    hashes = event.hashes[start : start + SLICE]
+                    part = structs.replace(event, hashes=hashes)
+                self.holder.removed(part)
+                yield len(part.hashes)
+
+    def _is_widest(self, window: int | None) -> bool:
+        """Does this attention window count? A group of narrower ones drops early what
+        a hit needs no more, so a match by it would be wrong."""
+        if not window or window < 1 or window == self._window:
+            return True
+        if window < self._window:
+            return False
+        if self._window and self.holder is not None:  # what is held is of narrower ones
+            self.holder.clear()
+            self.holder.incomplete = True
+        self._window = window
+        return True
+
+    def _stored(self, event: BlockStored) -> Work:
         reason = refusal(event)
-        holder = self._holder_for(event.block_size) if reason is None else None
+        holder = None if reason else self._holder_for(event)
         if holder is None:
             count(self._counters.rejected, reason or "block_size")
-        else:
-            holder.stored(event)
+            self._foreign = self._foreign or event.foreign
+            return
+        left = len(event.hashes)
+        for part in event.parts(SLICE):
+            goes_on = holder.stored(part)
+            left -= len(part.hashes)
+            yield len(part.hashes)
+            if not goes_on or self.holder is not holder:
+                holder.refuse(left)
+                return
 
-    def _holder_for(self, size: int) -> Holder | None:
+    def _holder_for(self, event: BlockStored) -> Holder | None:
         """The holder, if this is its block size: if none was known, or after a while.
 
-        Single events of another size are partial blocks or those of another tier.
+        Single events of another size are partial blocks or those of another tier; a
+        smaller block that comes alone may always be the end of a prompt.
         """
+        size, alone = event.block_size, len(event.hashes) == 1
         if self.holder is None:
-            return self.use_block_size(size)
+            self._sure = not alone
+            return self._use(size)
         if self.holder.page_size == size:
+            self._sure = self._sure or not alone
             self._other_times = 0
             return self.holder
+        if size < self.holder.page_size and alone:
+            return None
+        if size > self.holder.page_size and not self._sure:
+            return self._use(size)
         self._other_times = self._other_times + 1 if size == self._other_size else 1
         self._other_size = size
         if self._other_times < RESIZE_AFTER or self._resizes >= RESIZES:
             return None
         self._resizes += 1
         log.warning("KV events of %s: block size is now %d", self._key, size)
-        return self.use_block_size(size)
+        return self._use(size)
 
-    def use_block_size(self, size: int) -> Holder:
+    def use_block_size(self, size: int) -> None:
+        """The worker says that its blocks have `size` tokens."""
+        self._sure = True
+        self._use(size)
+
+    def _use(self, size: int) -> Holder:
         """Index blocks of `size` tokens from now on; those of another are dropped."""
         changed = self.holder is not None
         self.retire()
@@ -101,6 +168,7 @@ class Intake:
 
     def clear(self) -> None:
         """The worker's cache is empty."""
+        self.touched, self._window, self._foreign = False, 0, False
         if self.holder is not None:
             self.holder.clear()
 

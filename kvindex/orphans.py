@@ -79,6 +79,17 @@ class Orphans:
             del self._blocks[key, engine_hash]
             self._leave(orphan, (key, engine_hash))
 
+    def move(self, key: HolderKey, engine_hash: EngineHash, to: HolderKey) -> None:
+        """This block is in another medium now; nothing if it is no orphan."""
+        orphan = self._blocks.get((key, engine_hash))
+        if orphan is None or (to, engine_hash) in self._blocks:
+            return
+        del self._blocks[key, engine_hash]
+        self._blocks[to, engine_hash] = orphan
+        siblings = self._children[orphan.parent]
+        siblings.discard((key, engine_hash))
+        siblings.add((to, engine_hash))
+
     def _leave(self, orphan: Orphan, name: tuple[HolderKey, EngineHash]) -> None:
         self.bytes -= orphan.bytes
         children = self._children[orphan.parent]

@@ -106,7 +106,9 @@ class PageShelf:
         medium = _GPU if on_gpu else _OTHER
         again: list[int] = []
         for position, page_hash in enumerate(own):
-            page = self._prepared[page_hash]
+            page = self._prepared.get(page_hash) or self._pages.get(page_hash)
+            if page is None:  # of a block that was dropped
+                return position, again
             had = page.held & medium
             if not self._enter(page, medium):
                 return position, again

@@ -1,0 +1,71 @@
+"""What there is to see of a feed; nothing here changes it."""
+
+from kvindex.following import Following
+from kvindex.index import PrefixIndex
+from kvindex.intake import Intake
+from kvindex.owner import Owner
+from kvindex.standing import FeedState, Standing
+
+
+class FeedView:
+    """The read side of a `Feed`."""
+
+    _standing: Standing
+    _intake: Intake
+    _following: Following
+
+    @property
+    def state(self) -> FeedState:
+        """How far what the feed says can be trusted."""
+        return self._standing.state
+
+    @property
+    def reason(self) -> str:
+        """Why it is in this state; empty where all is well."""
+        return self._standing.reason
+
+    @property
+    def since(self) -> float:
+        """When it came to this state, by the clock."""
+        return self._standing.since
+
+    @property
+    def complete(self) -> bool:
+        """Does the index have all that the worker holds?"""
+        return self._standing.complete
+
+    @property
+    def last_sequence(self) -> int | None:
+        """The number of the last batch applied, None before the first."""
+        return self._following.last
+
+    @property
+    def replay_from(self) -> int | None:
+        """The batch to ask a replay from, inclusive; None where none is wanted.
+
+        While it is wanted or asked, live batches wait, in `replaying`.
+        """
+        return self._following.replay.wanted
+
+    @property
+    def block_size(self) -> int | None:
+        """Tokens per block in the index, None until known."""
+        return self.index.block_size if self.index else None
+
+    @property
+    def index(self) -> PrefixIndex | None:
+        """Where the worker's blocks are, once their size is known."""
+        holder = self._intake.holder
+        return holder.shelf.index if holder else None
+
+    @property
+    def owner(self) -> Owner | None:
+        """This (worker, rank) in `index`."""
+        holder = self._intake.holder
+        return holder.shelf.owner if holder else None
+
+    @property
+    def orphans(self) -> int:
+        """Blocks that wait for their parent."""
+        holder = self._intake.holder
+        return len(holder.orphans) if holder else 0

@@ -1,0 +1,219 @@
+"""Which batch of a stream is next: live ones, replayed ones, and those that waited.
+
+Theory of operation. A batch whose number follows the last one is applied. What else can
+be:
+
+- A higher number: batches were missed. Where a replay can be had it is wanted, from the
+  last batch seen inclusive, and live batches wait for its end, within a bound; else
+  what is held is in doubt.
+- A lower number on the live socket, or the same with other bytes: the worker restarted,
+  its cache is empty. So it is where a replay has other bytes for the last batch seen,
+  or ends without it; then it is asked again from batch 0. A replayed batch is never a
+  step back, and a live batch that a replay has brought already is known.
+- The first number is above 0: a late join; a replay from 0 is wanted.
+- Two publishers on one stream: nothing of it is applied, what is held is in doubt.
+
+Not here: what a batch contains (`reader.py`), sockets, time limits (`feed.py`).
+"""
+
+import logging
+from collections.abc import Callable
+
+from kvindex.counters import Counters
+from kvindex.doubt import Doubt
+from kvindex.intake import Work
+from kvindex.reader import Reader
+from kvindex.replay import Replay
+from kvindex.sequence import Arrival, LiveOrder, Progress, Step, digest_of
+from kvindex.standing import FeedState, Standing
+
+ASKING = "asking for earlier batches"
+LATE = "joined after the first batch"
+SHARED = "two publishers share this stream"
+
+
+class Following:
+    """The order of one stream. `can_replay` is the caller's."""
+
+    def __init__(
+        self,
+        *,
+        standing: Standing,
+        doubt: Doubt,
+        reader: Reader,
+        counters: Counters,
+        clock: Callable[[], float],
+        missed_reason: str,
+        pause_s: float,
+    ) -> None:
+        """No replay is wanted for `pause_s` after one that did not end."""
+        self.can_replay = False
+        self.replay = Replay()
+        self._standing = standing
+        self._doubt = doubt
+        self._reader = reader
+        self._counters = counters
+        self._clock = clock
+        self._missed_reason = missed_reason
+        self._pause_s = pause_s
+        self._pause_until = clock()
+        self._order = LiveOrder()
+        self._progress = Progress()
+        self._shared = False
+
+    @property
+    def last(self) -> int | None:
+        """The number of the last batch applied."""
+        return self._progress.last
+
+    @property
+    def _may_ask(self) -> bool:
+        return self.can_replay and self._clock() >= self._pause_until
+
+    def live(self, sequence: int, payload: bytes) -> Work:
+        """A batch off the live socket."""
+        digest = digest_of(payload)
+        arrival = self._order.arrive(sequence, digest)
+        if arrival is Arrival.DUPLICATE:
+            self._counters.duplicates += 1
+            return
+        self._counters.batches += 1
+        if arrival in (Arrival.LATE, Arrival.SHARED):
+            self._counters.out_of_order += 1
+            self._disorder(shared=arrival is Arrival.SHARED)
+            return
+        self._shared = False
+        if arrival is Arrival.RESTART:
+            self.replay.drop()
+            self._restart("its sequence went back")
+        if not self.replay.open:
+            yield from self._take(sequence, payload, digest, ask=self._may_ask)
+        elif not self.replay.hold((sequence, payload, digest)):
+            yield from self.give_up()
+
+    def _take(self, sequence: int, payload: bytes, digest: int, *, ask: bool) -> Work:
+        """Apply a batch, unless it is to wait for those before it."""
+        step = self._progress.step(sequence, digest)
+        if step is Step.KNOWN:
+            return
+        if step is Step.OTHER:
+            self._restart("another batch has the number of the last")
+            step = Step.FIRST
+        if ask and (step is Step.GAP or (step is Step.FIRST and sequence)):
+            self._want(step)
+            self.replay.hold((sequence, payload, digest))
+            return
+        if step is Step.GAP:
+            self._missed(sequence)
+        elif step is Step.FIRST:
+            late = LATE if sequence else ""
+            self._standing.become(FeedState.LIVE, late, complete=not sequence)
+        elif self._doubt.lost or self._standing.state is FeedState.SILENT:
+            self._doubt.resume()
+        self._doubt.lost = False
+        self._progress.applied(sequence, digest)
+        yield from self._reader.read(payload)
+
+    def _missed(self, sequence: int) -> None:
+        self._counters.gaps += 1
+        self._counters.missed_batches += self._progress.missed(sequence)
+        self._doubt.missed(self._missed_reason)
+
+    def _disorder(self, *, shared: bool) -> None:
+        """Batches in no order: what is held may be stale."""
+        if not shared:
+            self._doubt.missed("batches out of order")
+        elif not self._shared:
+            self._shared = True
+            self.replay.drop()
+            self._standing.log(logging.WARNING, SHARED)
+            self._doubt.missed(SHARED)
+        self._doubt.lost = self._doubt.lost or shared
+
+    def _restart(self, why: str) -> None:
+        self._reader.restart(why)
+        self._progress = Progress()
+
+    def forget(self) -> None:
+        """The worker is another process: the next batch is the first."""
+        self.replay.drop()
+        self._order, self._progress, self._shared = LiveOrder(), Progress(), False
+
+    def connected(self) -> None:
+        """The live socket is connected: a replay says what came before."""
+        unsure = self.last is None or self._doubt.lost
+        if unsure and self._may_ask and not self.replay.open and not self._shared:
+            self._want(Step.FIRST if self.last is None else Step.GAP)
+
+    def _want(self, step: Step) -> None:
+        """Want a replay: from the last batch seen, or of all there are."""
+        self.replay.want(self.last or 0, self._clock())
+        lost = step is Step.FIRST or self._doubt.lost
+        reason = ASKING if lost else self._missed_reason
+        self._doubt.suspend(FeedState.REPLAYING, reason)
+
+    def begin_replay(self, from_sequence: int) -> None:
+        """A replay was asked: its batches come, and then its end."""
+        self.replay.begin(from_sequence, self.last, self._clock())
+        if self._standing.state is not FeedState.REPLAYING:
+            self._doubt.suspend(FeedState.REPLAYING, ASKING)
+
+    def replayed(self, sequence: int, payload: bytes) -> Work:
+        """A batch of the replay. Those before the last one seen change nothing."""
+        replay, last = self.replay, self.last
+        if not replay.active or replay.again or (last is not None and sequence < last):
+            return
+        digest = digest_of(payload)
+        replay.returned = replay.returned or sequence == replay.asked_last
+        step = self._progress.step(sequence, digest)
+        if step is Step.KNOWN:
+            return
+        if step is Step.OTHER:
+            self._restart("a replay has another batch of the last number")
+            replay.again = True
+            return
+        if step is Step.GAP:
+            self._missed(sequence)
+        elif step is Step.FIRST:
+            self._standing.become(
+                FeedState.REPLAYING, self._standing.reason, complete=not sequence
+            )
+        self._counters.replayed += 1
+        self._progress.applied(sequence, digest, ahead=True)
+        yield from self._reader.read(payload)
+
+    def end_replay(self, *, complete: bool = True) -> Work:
+        """The end marker of the replay came, or it will not come any more."""
+        replay = self.replay
+        if not replay.open or (complete and not replay.active):
+            return
+        gone = complete and replay.asked_last is not None and not replay.returned
+        if gone:
+            self._restart("a replay does not have the last batch")
+        if gone or (replay.again and complete):
+            self._want(Step.FIRST)
+            return
+        self._stand(complete)
+        for held in replay.close():
+            yield from self._take(*held, ask=False)
+
+    def give_up(self) -> Work:
+        """The replay did not end in time: the next one must wait."""
+        if self.replay.open:
+            self._pause_until = self._clock() + self._pause_s
+        yield from self.end_replay(complete=False)
+
+    def overdue(self, limit_s: float) -> bool:
+        """Has a replay been wanted, or asked, for so long?"""
+        return self.replay.open and self._clock() - self.replay.since >= limit_s
+
+    def _stand(self, complete: bool) -> None:
+        """The state after a replay; a batch that has waited may change it again."""
+        if self.last is None:
+            self._standing.become(FeedState.LIVE, "no batch yet")
+        elif complete:
+            self._doubt.lost = False
+            self._doubt.resume()
+        else:
+            self._doubt.suspend(FeedState.DEGRADED, "the replay did not end")
+            self._doubt.lost = True

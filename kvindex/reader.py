@@ -1,0 +1,102 @@
+"""What the events of one batch do to a feed, in slices.
+
+Each step is a generator of the blocks it has worked on, so that a large batch need not
+be applied at once. Not here: which batch is next (`following.py`).
+"""
+
+import logging
+from collections.abc import Callable, Hashable
+
+from kvindex.counters import Counters, count
+from kvindex.doubt import Doubt
+from kvindex.events import (
+    AllBlocksCleared,
+    CacheCreated,
+    EventBatch,
+    KVEvent,
+    UndecodableBatch,
+)
+from kvindex.intake import Intake, Work
+from kvindex.standing import Standing
+
+log = logging.getLogger(__name__)
+
+
+class Reader:
+    """Decodes batches and lets their events change the index."""
+
+    def __init__(
+        self,
+        *,
+        key: Hashable,
+        decode: Callable[[bytes], EventBatch],
+        standing: Standing,
+        intake: Intake,
+        doubt: Doubt,
+        counters: Counters,
+        emptied: Callable[[], None],
+        resized: Callable[[], None],
+    ) -> None:
+        """`emptied` is called when the worker's cache is empty, `resized` when its
+        block size has become known or another."""
+        self._key = key
+        self._decode = decode
+        self._standing = standing
+        self._intake = intake
+        self._doubt = doubt
+        self._counters = counters
+        self._emptied = emptied
+        self._resized = resized
+
+    def read(self, payload: bytes) -> Work:
+        """Apply one batch. Bad input is counted, never raised."""
+        try:
+            batch = self._decode(payload)
+        except UndecodableBatch:
+            self.undecodable("batch")
+            return
+        for reason in batch.undecodable:
+            self.undecodable(reason)
+        holder = self._intake.holder
+        for event in batch.events:
+            count(self._counters.events, type(event).__name__)
+            yield from self._apply(event)
+        if self._intake.incomplete:
+            self._standing.incomplete("not all blocks are indexed")
+        if holder is not self._intake.holder:
+            self._resized()
+
+    def _apply(self, event: KVEvent) -> Work:
+        if isinstance(event, AllBlocksCleared):
+            self._counters.cleared += 1
+            self.empty()
+            self._doubt.over()
+        elif isinstance(event, CacheCreated):
+            if self._intake.touched:
+                self.restart("its cache was created")
+            self._intake.created(event)
+            self._doubt.over()
+        else:
+            yield from self._intake.apply(event)
+
+    def undecodable(self, reason: str) -> None:
+        """What was lost may have been a removal, unless its type says it was not."""
+        if reason not in self._counters.undecodable:
+            log.warning("KV events of %s: undecodable: %s", self._key, reason)
+        count(self._counters.undecodable, reason)
+        if reason == "unknown_type" or reason.startswith("BlockStored"):
+            self._standing.incomplete("undecodable events")
+        else:
+            self._doubt.missed("undecodable events")
+
+    def restart(self, why: str) -> None:
+        """The worker's process is another one: its cache is empty."""
+        self._standing.log(logging.INFO, f"the worker restarted: {why}")
+        self._counters.restarts += 1
+        self.empty()
+
+    def empty(self) -> None:
+        """The worker's cache is empty."""
+        self._intake.clear()
+        self._doubt.emptied()
+        self._emptied()
