@@ -8,7 +8,11 @@ TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
 
 
 class Unanswered(Exception):
-    """There is no answer, or none of a reasonable size; the text says why."""
+    """There is no answer; the text says why."""
+
+
+class TooLong(Unanswered):
+    """There is one, of no reasonable size."""
 
 
 class Asker:
@@ -62,5 +66,5 @@ async def _read(response: aiohttp.ClientResponse, path: str, limit: int) -> byte
     while more := await response.content.read(limit):
         body += more
         if len(body) > limit:
-            raise Unanswered(f"{path} answers over {limit} bytes")
+            raise TooLong(f"{path} answers over {limit} bytes")
     return body

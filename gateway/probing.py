@@ -38,13 +38,18 @@ class Prober:
         threads: Threads,
         *,
         model: str,
+        ids: dict[str, bytes],
     ) -> None:
-        """`model` is what the worker calls the renderer's model."""
+        """`model` is what the worker calls the renderer's model.
+
+        `ids` are the renderer's own of the probes, by name; more are noted.
+        """
         self._asker = asker
         self._open = list(routes)
         self._renderer = renderer
         self._threads = threads
         self._model = model
+        self._ids = ids
         self._said = ""
 
     async def check(self) -> None:
@@ -81,7 +86,8 @@ class Prober:
         if ours is None or theirs is None:
             return False
         position = first_difference(ours, theirs)
-        if position is not None:  # the clock may have gone on to what templates print
+        if position is not None:  # templates may print what the clock shows
+            self._ids.pop(probe.name, None)
             again = await self._rendered(probe)
             position = first_difference(again or ours, theirs)
         if position is None:
@@ -98,9 +104,12 @@ class Prober:
             return None
 
     async def _render(self, probe: Probe) -> bytes:
-        body = {**probe.body, "model": self._model}
-        rendered = await self._threads.run(lambda: self._renderer.render_chat(body))
-        return rendered.token_ids
+        known = self._ids.get(probe.name)
+        if known is None:
+            render, body = self._renderer.render_chat, probe.body
+            known = (await self._threads.run(lambda: render(body))).token_ids
+            self._ids[probe.name] = known
+        return known
 
     async def _asked(self, body: Mapping[str, object]) -> list[int] | None:
         """The worker's ids; None where no route expresses the chat, or all refuse."""

@@ -4,12 +4,13 @@ By the fingerprint it publishes, else by probes, as `--proof` says. When it is a
 is `proving.py`'s business.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from gateway.asking import Asker, Unanswered
+from gateway.asking import Asker, TooLong, Unanswered
 from gateway.config import Config
 from gateway.engines import sglang, trtllm, vllm
 from gateway.models import Renderers
@@ -25,6 +26,8 @@ INFO_LIMIT = 512 * 1024
 FINGERPRINT_LIMIT = 64 * 1024
 PROVABLE = frozenset({"no_fingerprint", "incomplete", "library_differs"})
 """Differences of fingerprints that leave it open whether ids differ."""
+DAYS_BEGIN_S = 900.0
+"""In any time zone a day begins at some quarter of an hour; templates print dates."""
 READS_MODE = frozenset({"poolside_v1", "laguna", "minimax_m3"})
 """Reasoning parsers that read the mode of a prompt from its text."""
 
@@ -44,8 +47,13 @@ class Own(Protocol):
 
 
 class Engine(Protocol):
-    """What an engine's file says of proving it."""
+    """What an engine's file says of proving it.
 
+    `TELLS_OF_RENDERING` is whether /server_info tells anything of it.
+    """
+
+    PUBLISHES_FINGERPRINT: bool
+    TELLS_OF_RENDERING: bool
     PROBE_ROUTES: Sequence[ProbeRoute]
 
     def ids_refusal(self, version: str | None) -> str | None:
@@ -54,8 +62,6 @@ class Engine(Protocol):
 
 
 ENGINES: Mapping[str, Engine] = {"vllm": vllm, "sglang": sglang, "trtllm": trtllm}
-DIGEST_ONLY = "trtllm"
-"""The engine that publishes fingerprints: by default, nothing else proves it."""
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
@@ -85,6 +91,9 @@ class ServerInfo(msgspec.Struct, frozen=True):
         )
 
 
+UNREADABLE_INFO = ServerInfo(render_fingerprint=msgspec.Raw(b"false"))
+
+
 class NotProven(Exception):
     """It is not; `blocker` says why."""
 
@@ -97,12 +106,21 @@ class Prover:
     """Proves workers; `own` tells this gateway's fingerprint of a model."""
 
     def __init__(
-        self, config: Config, renderers: Renderers, threads: Threads, own: Own
+        self,
+        config: Config,
+        renderers: Renderers,
+        threads: Threads,
+        own: Own,
+        *,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._config = config
         self._renderers = renderers
         self._threads = threads
         self._own = own
+        self._wall_clock = wall_clock
+        self._day = 0
+        self._ids: dict[Renderer, dict[str, bytes]] = {}
 
     async def prove(self, asker: Asker, worker: Worker) -> Proof | Blocker:
         """Compare the worker with each renderer of a model that it lists."""
@@ -114,6 +132,8 @@ class Prover:
             return error.blocker
         except ProbeFailed as error:
             return Blocker(reason=error.reason, detail=error.detail)
+        except TooLong as error:
+            return Blocker(reason="probe_failed", detail=str(error))
         except Unanswered as error:
             return Blocker(reason="unreachable", detail=str(error))
         except (QueueFull, Late):
@@ -123,7 +143,7 @@ class Prover:
     def _engine(self, worker: Worker) -> Engine:
         engine = ENGINES.get(worker.engine or "")
         if engine is None:
-            raise NotProven("no_ids", "of this engine it is not known how")
+            raise NotProven("no_ids", "its engine is not known to take any")
         refusal = engine.ids_refusal(worker.version)
         if refusal is not None:
             raise NotProven("no_ids", refusal)
@@ -146,55 +166,77 @@ class Prover:
     async def _model(
         self, asker: Asker, worker: Worker, engine: Engine, name: str, own: Renderer
     ) -> Proof:
-        prober = Prober(asker, self._routes(engine), own, self._threads, model=name)
+        ids = self._ids_of(own)
+        routes = self._routes(engine)
+        prober = Prober(asker, routes, own, self._threads, model=name, ids=ids)
         await prober.check()
-        if worker.engine == DIGEST_ONLY and not self._has_own(name):
+        if engine.PUBLISHES_FINGERPRINT and not self._has_own(name):
             raise NotProven(PENDING, "this gateway's own fingerprint is not there yet")
-        by_probes = self._by_probes(worker)
-        try:
-            info = await _server_info(asker)
-        except (NotProven, Unanswered):
-            if not by_probes:
-                raise
-            info = ServerInfo()
-        differs = difference(self._own.current(name), info.fingerprint)
+        by_probes = self._by_probes(engine)
+        info = await _server_info(asker, engine, may_fail=by_probes)
+        published = info.fingerprint if engine.PUBLISHES_FINGERPRINT else None
+        # Without it, the worker may have a parser that reads the mode.
+        reads_mode = info.reads_mode or (
+            engine.PUBLISHES_FINGERPRINT and published is None
+        )
+        differs = difference(self._own.current(name), published)
         if differs is None:
-            return Proof(by="digest", reads_mode=info.reads_mode)
+            return Proof(by="digest", reads_mode=reads_mode)
         if not by_probes or differs.reason not in PROVABLE:
             raise NotProven(*differs)
-        features = await _probed(prober, info, differs)
-        # A worker that does not tell its parser may have one that reads the mode.
-        unsaid = worker.engine == DIGEST_ONLY and info.fingerprint is None
-        return Proof(by="probes", shapes=features, reads_mode=unsaid or info.reads_mode)
+        features = await _probed(prober, None if published is None else differs)
+        return Proof(by="probes", shapes=features, reads_mode=reads_mode)
 
     def _has_own(self, name: str) -> bool:
         """Whether it is known, or known that there will be none."""
         own = self._own
         return own.current(name) is not None or own.problem(name) is not None
 
-    def _by_probes(self, worker: Worker) -> bool:
+    def _by_probes(self, engine: Engine) -> bool:
+        """Whether probes may prove what fingerprints leave open."""
         if self._config.proof == "auto":
-            return worker.engine != DIGEST_ONLY
+            return not engine.PUBLISHES_FINGERPRINT
         return self._config.proof == "digest-or-probe"
+
+    def _ids_of(self, renderer: Renderer) -> dict[str, bytes]:
+        """Its ids of the probes, kept as long as a template may print one date."""
+        day = int(self._wall_clock() // DAYS_BEGIN_S)
+        if day != self._day:
+            self._day = day
+            self._ids = {}
+        return self._ids.setdefault(renderer, {})
 
     def _routes(self, engine: Engine) -> list[ProbeRoute]:
         routes = engine.PROBE_ROUTES
         return [r for r in routes if self._config.probe or not r.generates]
 
 
-async def _probed(
-    prober: Prober, info: ServerInfo, differs: Difference
-) -> frozenset[str]:
+async def _probed(prober: Prober, differs: Difference | None) -> frozenset[str]:
+    """What probes prove; where they tell nothing, a known difference is the reason."""
     try:
         return await prober.run()
     except ProbeFailed as error:
-        if error.reason == "probe_failed" and info.fingerprint is not None:
+        if error.reason == "probe_failed" and differs is not None:
             raise NotProven(differs.reason, error.detail) from None
         raise
 
 
-async def _server_info(asker: Asker) -> ServerInfo:
-    page = await asker.get("/server_info", INFO_LIMIT)
+async def _server_info(asker: Asker, engine: Engine, *, may_fail: bool) -> ServerInfo:
+    if not engine.TELLS_OF_RENDERING:
+        return ServerInfo()
+    try:
+        return await _asked(asker)
+    except (NotProven, Unanswered):
+        if may_fail:
+            return ServerInfo()
+        raise
+
+
+async def _asked(asker: Asker) -> ServerInfo:
+    try:
+        page = await asker.get("/server_info", INFO_LIMIT)
+    except TooLong:
+        return UNREADABLE_INFO
     if page.status in UNAUTHORISED:
         text = f"/server_info answers {page.status}: see --worker-api-key"
         raise NotProven("unauthorised", text)
@@ -205,7 +247,7 @@ async def _server_info(asker: Asker) -> ServerInfo:
     try:
         return msgspec.json.decode(page.body, type=ServerInfo)
     except _UNREADABLE:
-        return ServerInfo(render_fingerprint=msgspec.Raw(b"false"))
+        return UNREADABLE_INFO
 
 
 def _joined(proofs: Sequence[Proof]) -> Proof:

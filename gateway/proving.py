@@ -17,7 +17,7 @@ import msgspec
 from gateway.asking import Asker
 from gateway.config import Config
 from gateway.contact import WorkerFacts
-from gateway.prover import Prover
+from gateway.prover import DAYS_BEGIN_S, Prover
 from router.proof import NOT_ASKED, PENDING, Blocker, Proof
 from router.worker import Worker, WorkerState
 
@@ -28,10 +28,8 @@ FIRST_RETRY_S = 1.0
 RETRY_LIMIT_S = 30.0
 FINGERPRINT_S = 8.0
 """Until a fingerprint is read again: a restart that nothing else shows."""
-DAYS_BEGIN_S = 900.0
-"""In any time zone a day begins at a quarter of an hour, and templates print dates:
-what was equal is compared again just after each, but not with all workers at once."""
 SPREAD_S = 5.0
+"""Where a day may begin it is compared again, but not with all workers at once."""
 FAILURES_BORNE = 1
 AWAY = (WorkerState.joining, WorkerState.down)
 RETRIED = frozenset({"unreachable", "unauthorised", "probe_failed"})

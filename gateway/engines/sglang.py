@@ -117,6 +117,9 @@ def _sources(info: dict[str, Any], url: str) -> dict[int, EventSource]:
     return descriptor.sources(url)
 
 
+PUBLISHES_FINGERPRINT = False
+TELLS_OF_RENDERING = True
+"""/server_info names its reasoning parser."""
 NOT_OF_CHATS = frozenset({"add_generation_prompt", "add_special_tokens"})
 """Fields that SGLang's chats do not have; /tokenize would heed them."""
 PROBE_ROUTES = (

@@ -64,6 +64,8 @@ def is_mine(info: dict[str, Any]) -> bool:
     return not OWN_FIELDS.isdisjoint(info)
 
 
+PUBLISHES_FINGERPRINT = True
+TELLS_OF_RENDERING = True
 PROBE_ROUTES = (ProbeRoute(path="/v1/chat/completions/render", ids=("token_ids",)),)
 """Only there with TRTLLM_ENABLE_RENDER_ENDPOINTS=1."""
 

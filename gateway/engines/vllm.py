@@ -118,6 +118,9 @@ def event_sources(entries: dict[str, Any], url: str) -> dict[int, EventSource]:
     return sources
 
 
+PUBLISHES_FINGERPRINT = False
+TELLS_OF_RENDERING = False
+"""/server_info is there in the development mode only, and examines the whole system."""
 FIRST_WITH_IDS = (0, 27, 1)
 TOKENIZED = frozenset(
     {

@@ -333,7 +333,7 @@ Scripted = Callable[[Answer], Awaitable[str]]
         (200, b'{"tokens": [1.5], "token_ids": [4294967296]}', "probe_failed"),
         (200, b'{"tokens": [], "token_ids": []}', "probe_differs"),
         (200, b'{"tokens": [1], "token_ids": [1]}', "probe_differs"),
-        (200, b" " * 300_000, "unreachable"),
+        (200, b" " * 300_000, "probe_failed"),
         (400, b"{}", "probe_failed"),
         (404, b"{}", "probe_failed"),
         (401, b"{}", "unauthorised"),
