@@ -16,7 +16,8 @@ import aiohttp
 from gateway.contact import reason
 from gateway.engines.trtllm import NO_EVENTS
 from gateway.owners import Owners
-from gateway.silence import Silence
+from gateway.silence import expect
+from gateway.slices import BLOCKS, SLICE_S, work_off
 from kvindex.wire.trtllm import Drain, split_drain
 from router.worker import Worker
 
@@ -32,7 +33,6 @@ TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
 """Older workers wait two seconds for an event before they answer."""
 ANSWER_LIMIT = 64 * 1024 * 1024
 """An event names each token of a prompt: 2.5 MB for 40,000 of them."""
-SLICE_S = 0.002
 LINES_S = 60.0
 FULL_BUFFER = 1024
 """Events; smaller buffers are hardly ever configured."""
@@ -45,11 +45,8 @@ class DrainFailed(Exception):
 class Drainer:
     """Fetches the events of workers that keep them."""
 
-    def __init__(
-        self, owners: Owners, silence: Silence, api_key: str | None = None
-    ) -> None:
+    def __init__(self, owners: Owners, api_key: str | None = None) -> None:
         self._owners = owners
-        self._silence = silence
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
     async def follow(
@@ -100,12 +97,14 @@ class Drainer:
     def _connected(self, worker: Worker) -> None:
         for known in worker.knowledge.values():
             known.feed.connected()
-            self._silence.expect(known.feed, "the worker keeps no events: " + NO_EVENTS)
+            known.feed.work(BLOCKS)
+            expect(known.feed, "the worker keeps no events: " + NO_EVENTS)
 
     def _disconnected(self, worker: Worker, why: str) -> None:
         for known in worker.knowledge.values():
             known.feed.disconnected(why)
-            self._silence.expect(known.feed, why)
+            known.feed.work(BLOCKS)
+            expect(known.feed, why)
 
     async def _hand_over(self, worker: Worker, drained: Drain, holes: "Holes") -> None:
         """Give each event to its rank's feed, in slices short enough for requests."""
@@ -116,6 +115,7 @@ class Drainer:
                 log.debug("worker %s: an event of rank %d", worker.url, event.rank)
                 continue
             feed.receive(event.event_id, event.payload)
+            await work_off(feed)
             if time.monotonic() > end:
                 await asyncio.sleep(0)
                 end = time.monotonic() + SLICE_S

@@ -15,14 +15,13 @@ import zmq.asyncio
 from zmq.utils.monitor import parse_monitor_message
 
 from gateway.engines.facts import EventSource
-from gateway.replay import Replays
-from gateway.silence import Silence
+from gateway.silence import expect
+from gateway.slices import SLICE_S
 from gateway.stream import Stream
 from kvindex.events import UndecodableBatch
 from kvindex.feed import Feed
 from kvindex.wire import vllm
 
-SLICE_S = 0.002
 RECEIVE_LIMIT = 10_000
 """Batches a socket may hold before ZMQ drops; a drop shows as a gap."""
 BATCH_BYTES = 32 * 1024 * 1024
@@ -39,9 +38,7 @@ DISCONNECTED = zmq.EVENT_DISCONNECTED
 class EventSockets:
     """Makes the sockets of all feeds, in one ZMQ context."""
 
-    def __init__(self, silence: Silence) -> None:
-        """`silence` is told what would explain it, should a feed hear nothing."""
-        self._silence = silence
+    def __init__(self) -> None:
         self._context: zmq.asyncio.Context | None = None
 
     @property
@@ -71,10 +68,9 @@ class EventSockets:
             prepare(socket)
             changes = socket.get_monitor_socket(CONNECTED | DISCONNECTED)
             socket.connect(source.endpoint)
-            replays = Replays(self.context, feed, source.replay)
             async with asyncio.TaskGroup() as tasks:
-                stream = Stream(feed, replays, tasks)
-                subscription = _Subscription(socket, source, stream, self._silence)
+                stream = Stream(feed, self.context, source.replay, tasks)
+                subscription = _Subscription(socket, source.endpoint, stream)
                 tasks.create_task(subscription.drain())
                 tasks.create_task(subscription.watch(changes, on_change))
         finally:
@@ -105,14 +101,12 @@ class _Subscription:
     def __init__(
         self,
         socket: zmq.asyncio.Socket,
-        source: EventSource,
+        endpoint: str,
         stream: Stream,
-        silence: Silence,
     ) -> None:
         self._socket = socket
-        self._endpoint = source.endpoint
+        self._endpoint = endpoint
         self._stream = stream
-        self._silence = silence
 
     async def drain(self) -> None:
         """Hand batches to the feed as they come, until cancelled."""
@@ -120,6 +114,7 @@ class _Subscription:
         while True:
             await self._socket.poll()
             receive_slice(plain, self._take)
+            await self._stream.work()
             await asyncio.sleep(0)
 
     def _take(self, frames: Sequence[bytes]) -> None:
@@ -128,14 +123,14 @@ class _Subscription:
         except UndecodableBatch as error:
             self._stream.feed.unframed(str(error))
         else:
-            self._stream.take(sequence, payload)
+            self._stream.feed.receive(sequence, payload)
 
     async def watch(
         self, changes: zmq.asyncio.Socket, on_change: Callable[[], None]
     ) -> None:
         """Tell the feed of lost and made connections, until cancelled."""
-        silence, feed, endpoint = self._silence, self._stream.feed, self._endpoint
-        silence.expect(feed, f"nothing publishes at {endpoint}")
+        feed, endpoint = self._stream.feed, self._endpoint
+        expect(feed, f"nothing publishes at {endpoint}")
         connected = was_connected = False
         while True:
             # ZMQ never comes back to a peer that broke its protocol, such as another
@@ -147,14 +142,14 @@ class _Subscription:
             connected = change["event"] == CONNECTED
             if connected:
                 feed.connected()
-                silence.expect(feed, f"{endpoint} is there and sends no batches")
+                expect(feed, f"{endpoint} is there and sends no batches")
                 if was_connected:
                     on_change()
                 was_connected = True
-                self._stream.catch_up()
             else:
                 feed.disconnected("connection lost")
                 on_change()
+            await self._stream.work()
 
     def _connect_anew(self) -> None:
         with contextlib.suppress(zmq.ZMQError):  # ZMQ gave it up already

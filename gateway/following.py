@@ -14,7 +14,8 @@ import zmq
 
 from gateway.engines.facts import EventSource
 from gateway.feeds import EventSockets
-from gateway.silence import Silence
+from gateway.silence import expect
+from gateway.slices import BLOCKS
 from gateway.sources import Sources
 from kvindex.feed import Feed
 from router.worker import Worker
@@ -42,7 +43,6 @@ class Following:
         sockets: EventSockets,
         fetch: Callable[[], Coroutine[None, None, None]],
         look: Callable[[], None],
-        silence: Silence,
     ) -> None:
         """`fetch` follows a worker whose events are fetched, for all its ranks.
 
@@ -52,7 +52,6 @@ class Following:
         self._sockets = sockets
         self._fetch = fetch
         self._look = look
-        self._silence = silence
         self._tasks = asyncio.TaskGroup()
         self._followed: dict[int, _Followed] = {}
         self._draining: asyncio.Task[None] | None = None
@@ -79,6 +78,7 @@ class Following:
             if (followed.source, followed.feed) != (source, feed):
                 followed.task.cancel()
                 followed.feed.disconnected("the worker publishes elsewhere now")
+                followed.feed.work(BLOCKS)
                 del self._followed[rank]
         for rank, source in sources.by_rank.items():
             if rank in knowledge and rank not in self._followed:
@@ -87,7 +87,7 @@ class Following:
                 self._followed[rank] = _Followed(source, feed, task)
         if sources.listened:
             for known in knowledge.values():
-                self._silence.expect(known.feed, NOTHING_COMES)
+                expect(known.feed, NOTHING_COMES)
         self._settle_drain(wanted=sources.drained and bool(knowledge))
 
     def _settle_drain(self, *, wanted: bool) -> None:
@@ -108,3 +108,4 @@ class Following:
                 "worker %s rank %d: cannot follow %s: %s", url, rank, endpoint, error
             )
             feed.disconnected(f"cannot follow {endpoint}: {error}")
+            feed.work(BLOCKS)

@@ -26,8 +26,8 @@ class Ingest:
         """For the workers of the pool; ConfigError for topics that are nobody's."""
         self.owners = Owners(indexes, FeedSettings(suspect_ttl_s=config.suspect_ttl))
         self.silence = Silence(pool)
-        self._sockets = EventSockets(self.silence)
-        self._drainer = Drainer(self.owners, self.silence, config.worker_api_key)
+        self._sockets = EventSockets()
+        self._drainer = Drainer(self.owners, config.worker_api_key)
         self._looks: dict[str, Callable[[], None]] = {}
         self.listener: Listener | None = None
         topics = Topics(event_topics(config), [worker.url for worker in pool.workers])
@@ -71,5 +71,4 @@ class Ingest:
             sockets=self._sockets,
             fetch=lambda: self._drainer.follow(session, worker, look),
             look=look,
-            silence=self.silence,
         )

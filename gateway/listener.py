@@ -16,7 +16,6 @@ from zmq.utils.monitor import parse_monitor_message
 
 from gateway.feeds import DISCONNECTED, EventSockets, prepare, receive_slice
 from gateway.owners import Owners
-from gateway.replay import Replays
 from gateway.stream import Stream
 from gateway.topics import Topics
 from kvindex.events import UndecodableBatch
@@ -55,6 +54,8 @@ class Listener:
         self._look_at = look_at
         self._heard: dict[str, Worker] = {}
         self._strangers: set[bytes] = set()
+        self._fed: set[Stream] = set()
+        """Streams whose feeds were given something."""
         self._streams: dict[tuple[str, int], Stream] = {}
 
     def expect_declared(self) -> None:
@@ -105,6 +106,8 @@ class Listener:
         while True:
             await socket.poll()
             receive_slice(plain, lambda frames: self._take(frames, tasks))
+            while self._fed:
+                await self._fed.pop().work()
             await asyncio.sleep(0)
 
     async def _watch(self, changes: zmq.asyncio.Socket) -> None:
@@ -123,7 +126,8 @@ class Listener:
         if worker is not None:
             stream = self._stream(worker, rank_of(payload), tasks)
             if stream is not None:
-                stream.take(sequence, payload)
+                stream.feed.receive(sequence, payload)
+                self._fed.add(stream)
 
     def _worker(self, topic: bytes) -> Worker | None:
         url = self._topics.url(topic[:TOPIC_BYTES].decode("utf-8", "replace"))
@@ -148,8 +152,8 @@ class Listener:
         stream = self._streams.get((worker.url, rank))
         if stream is None or stream.feed is not feed:
             endpoint = self._owners.sources(worker).replays.get(rank)
-            replays = Replays(self._sockets.context, feed, endpoint)
-            stream = self._streams[worker.url, rank] = Stream(feed, replays, tasks)
+            stream = Stream(feed, self._sockets.context, endpoint, tasks)
+            self._streams[worker.url, rank] = stream
         return stream
 
     def _strange(self, topic: bytes, why: str) -> None:

@@ -20,6 +20,7 @@ from gateway.config import Config
 from gateway.contact import GENERIC, ContactFailed, WorkerFacts
 from gateway.ingest import Ingest
 from gateway.models import Renderers
+from gateway.slices import BLOCKS
 from render.profile import PROFILES
 from router.pool import WorkerPool
 from router.worker import Worker, WorkerState
@@ -91,6 +92,7 @@ class Monitor:
         except Exception:
             for knowledge in worker.knowledge.values():
                 knowledge.feed.disconnected("not followed, by a fault of the gateway")
+                knowledge.feed.work(BLOCKS)
             raise
 
     async def _try(

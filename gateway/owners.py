@@ -11,6 +11,7 @@ import msgspec
 
 from gateway.contact import WorkerFacts
 from gateway.engines.facts import RANKS
+from gateway.slices import BLOCKS
 from gateway.sources import Sources, sources_of
 from kvindex.events import EventBatch
 from kvindex.feed import Feed, FeedSettings
@@ -130,6 +131,7 @@ class Owners:
             has_source=opened.has_source,
             decode=opened.decode,
         )
+        worker.knowledge[rank].feed.sliced = opened.has_source
 
     def _note_start(self, worker: Worker, started_at: float | str) -> None:
         """Tell the feeds of a new process, but those that noticed it themselves."""
@@ -139,6 +141,7 @@ class Owners:
             for feed in feeds:  # one opened since then had noticed none
                 if feed.counters.restarts == before.restarts.get(feed, 0):
                     feed.restarted("the worker's process started anew")
+                    feed.work(BLOCKS)
         restarts = {feed: feed.counters.restarts for feed in feeds}
         self._starts[worker.url] = _Start(started_at, restarts)
 

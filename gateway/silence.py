@@ -1,8 +1,8 @@
-"""Feeds that should say something and do not: a warning with the likely cause.
+"""Feeds that should say something and do not: what is likely to be the cause.
 
-A feed is silent where requests stored blocks and no event came; that is kvindex's to
-say. A worker without event source is worth a line where others have one. At most one
-line a minute about each, and one where events come after all.
+A feed is silent where requests stored blocks and no event came: kvindex says so, once,
+with the cause it was given. Here that is repeated once a minute. A worker without event
+source is worth a line, too, where others have events.
 """
 
 import asyncio
@@ -24,6 +24,17 @@ MISSING_AFTER_S = 10.0
 """So long a worker may be without event source while others have events."""
 
 
+def expect(feed: Feed, cause: str) -> None:
+    """Should nothing come by this feed, that would be the likely cause."""
+    feed.likely_cause = f"no events though requests stored blocks: {cause}"
+
+
+def flags(worker: Worker) -> str:
+    """What to look at where a worker publishes nothing."""
+    engine = ENGINES.get(worker.engine or "")
+    return engine.NO_EVENTS if engine else "it publishes none, or see --kv-events"
+
+
 class Silence:
     """Watches all feeds of a fleet."""
 
@@ -33,17 +44,7 @@ class Silence:
         """`clock` is that of the feeds."""
         self._pool = pool
         self._clock = clock
-        self._causes: dict[Hashable, str] = {}
-        self._warned: dict[Hashable, float] = {}
-
-    def expect(self, feed: Feed, cause: str) -> None:
-        """Should nothing come by this feed, that would be the likely cause."""
-        self._causes[feed.key] = cause
-
-    def cause(self, feed: Feed) -> str:
-        """The likely cause where nothing comes; "" where events have come."""
-        heard = feed.last_sequence is not None and feed.state is not FeedState.SILENT
-        return "" if heard else self._causes.get(feed.key, "")
+        self._said_at: dict[Hashable, float] = {}
 
     async def run(self) -> None:
         """Check once a second, until cancelled."""
@@ -52,20 +53,21 @@ class Silence:
             self.check()
 
     def check(self) -> None:
-        """Warn about what is silent now."""
-        others = any(feed.last_sequence is not None for _, _, feed in self._feeds())
-        present: set[Hashable] = set()
-        for worker, rank, feed in self._feeds():
-            present.add(feed.key)
+        """Warn about what is silent now, and was not a minute ago."""
+        feeds = list(self._feeds())
+        others = any(feed.last_sequence is not None for *_, feed in feeds)
+        now, still = self._clock(), dict[Hashable, float]()
+        for worker, rank, feed in feeds:
             text = self._text(worker, feed, others=others)
-            if text:
-                self._warn(worker.url, rank, feed.key, text)
-            elif feed.last_sequence is not None and self._warned.pop(feed.key, 0.0):
-                log.info("worker %s rank %d: KV events arrive", worker.url, rank)
-        for gone in set(self._causes).difference(present):
-            del self._causes[gone]
-        for gone in set(self._warned).difference(present):
-            del self._warned[gone]
+            if not text:
+                continue
+            # That a feed fell silent was said when it did.
+            first = now - REPEAT_S if feed.state is FeedState.ESTIMATED else now
+            still[feed.key] = self._said_at.get(feed.key, first)
+            if now - still[feed.key] >= REPEAT_S:
+                still[feed.key] = now
+                log.warning("worker %s rank %d: %s", worker.url, rank, text)
+        self._said_at = still
 
     def _feeds(self) -> Iterator[tuple[Worker, int, Feed]]:
         for worker in self._pool.workers:
@@ -73,21 +75,10 @@ class Silence:
                 yield worker, rank, known.feed
 
     def _text(self, worker: Worker, feed: Feed, *, others: bool) -> str:
+        """What there is to say of a feed, if anything."""
         if feed.state is FeedState.SILENT:
-            cause = self._causes.get(feed.key) or _flags(worker)
-            return f"no KV events though requests stored blocks; likely: {cause}"
+            return f"still {feed.reason}"
         missing = feed.state is FeedState.ESTIMATED and others
         if missing and self._clock() - feed.since >= MISSING_AFTER_S:
-            return f"has no KV events, other workers have; likely: {_flags(worker)}"
+            return f"has no KV events, unlike others: {flags(worker)}"
         return ""
-
-    def _warn(self, url: str, rank: int, key: Hashable, text: str) -> None:
-        last = self._warned.get(key)
-        if last is None or self._clock() - last >= REPEAT_S:
-            self._warned[key] = self._clock()
-            log.warning("worker %s rank %d: %s", url, rank, text)
-
-
-def _flags(worker: Worker) -> str:
-    engine = ENGINES.get(worker.engine or "")
-    return engine.NO_EVENTS if engine else "it publishes none, see --kv-events"

@@ -1,59 +1,47 @@
-"""The batches of one feed in order: live ones wait while missed ones are replayed.
+"""The batches of one publisher on their way to a feed, and the replays it wants.
 
-Where a live batch shows that others were missed, or a connection was made anew, the
-publisher is asked for those, if it can be asked. Meanwhile live batches queue here.
+A feed says when batches are missing. Then the publisher is asked for them, if it can
+be; the feed keeps live batches meanwhile. Not here: the sockets of live batches.
 """
 
 import asyncio
-import time
-from collections import deque
 
-from gateway.replay import Replays
+import zmq.asyncio
+
+from gateway.replay import replay
+from gateway.slices import work_off
 from kvindex.feed import Feed
-
-SLICE_S = 0.002
-QUEUE = 10_000
-"""Batches that wait for a replay; more are dropped, which shows as a gap."""
 
 
 class Stream:
-    """Hands the batches of one publisher to its feed."""
+    """One publisher's batches."""
 
-    def __init__(self, feed: Feed, replays: Replays, tasks: asyncio.TaskGroup) -> None:
-        """A replay is one of `tasks`."""
+    def __init__(
+        self,
+        feed: Feed,
+        context: zmq.asyncio.Context,
+        replay_endpoint: str | None,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        """Replays are among `tasks`; None: the publisher cannot be asked."""
         self.feed = feed
-        self._replays = replays
+        self._context = context
+        self._replay_endpoint = replay_endpoint
         self._tasks = tasks
-        self._queue: deque[tuple[int, bytes]] = deque()
-        self._replaying = False
+        self._asking = False
+        feed.can_replay = replay_endpoint is not None
 
-    def take(self, sequence: int, payload: bytes) -> None:
-        """A live batch."""
-        if not self._replaying and self._replays.wanted(sequence):
-            self.catch_up()
-        if not self._replaying:
-            self.feed.receive(sequence, payload)
-        elif len(self._queue) < QUEUE:
-            self._queue.append((sequence, payload))
+    async def work(self) -> None:
+        """Let what the feed was given change the index, ask for what it misses."""
+        await work_off(self.feed)
+        endpoint, wanted = self._replay_endpoint, self.feed.replay_from is not None
+        if wanted and endpoint is not None and not self._asking:
+            self._asking = True
+            self._tasks.create_task(self._ask(endpoint))
 
-    def catch_up(self) -> None:
-        """Ask for what was missed, if the publisher can be asked now."""
-        if not self._replaying and self._replays.may_ask():
-            self._replaying = True
-            self._tasks.create_task(self._replay())
-
-    async def _replay(self) -> None:
+    async def _ask(self, endpoint: str) -> None:
         try:
-            await self._replays.run()
-            await self._let_in()
+            while (start := self.feed.replay_from) is not None:
+                await replay(self._context, endpoint, start, self.feed)
         finally:
-            self._replaying = False
-
-    async def _let_in(self) -> None:
-        """The batches that waited."""
-        end = time.monotonic() + SLICE_S
-        while self._queue:
-            self.feed.receive(*self._queue.popleft())
-            if time.monotonic() > end:
-                await asyncio.sleep(0)
-                end = time.monotonic() + SLICE_S
+            self._asking = False

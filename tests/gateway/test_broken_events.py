@@ -3,15 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 import zmq
 
 from gateway.values import EventEndpoint
 from kvindex.blocks import pack_ids
 from kvindex.events import BlockRemoved, BlockStored, EventBatch, KVEvent
+from kvindex.feed import FeedSettings
 from kvindex.wire.vllm import encode_batch, encode_frames
 from simworker.server import SimWorker
 from tests.running import (
@@ -134,15 +135,16 @@ async def test_broken_events_are_skipped(
 
 
 async def test_a_silent_worker(
-    start_worker: StartWorker, start_gateway: StartGateway
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Requests that must have stored blocks, and no event: silent, not trusted."""
+    soon = partial(FeedSettings, silent_after_s=0.1)
+    monkeypatch.setattr("gateway.ingest.FeedSettings", soon)
     worker = await start_worker(SIM)
     async with publishing() as (endpoint, _):
         gateway = await subscribed(start_gateway, worker, endpoint)
-        (known,) = gateway.gateway.pool.workers
-        feed: Any = known.knowledge[0].feed
-        feed.settings = msgspec.structs.replace(feed.settings, silent_after_s=0.1)
         assert (await gateway.feed())["state"] == "live"
         await gateway.chat(TURN)
         await until(lambda: _feed_states(gateway) == ["silent"])

@@ -11,14 +11,12 @@ import zmq
 from gateway import feeds
 from gateway.engines.facts import EventSource
 from gateway.feeds import EventSockets
-from gateway.silence import Silence
 from kvindex.blocks import pack_ids
 from kvindex.events import BlockStored, EventBatch
 from kvindex.feed import Feed
 from kvindex.index import Indexes
 from kvindex.standing import FeedState
 from kvindex.wire.vllm import encode_batch, encode_frames
-from router.pool import WorkerPool
 from tests.running import until
 
 MIB = 1 << 20
@@ -33,6 +31,7 @@ class Publisher:
         self._socket.set(zmq.SNDHWM, 0)
         port = self._socket.bind_to_random_port("tcp://127.0.0.1")
         self.endpoint = f"tcp://127.0.0.1:{port}"
+        self.source = EventSource(endpoint=self.endpoint)
 
     def send(self, sequence: int, blocks: int = 1) -> None:
         """A batch of new blocks."""
@@ -83,7 +82,7 @@ def feed() -> Feed:
 @pytest.fixture
 async def sockets() -> AsyncIterator[EventSockets]:
     """Sockets, closed after the test."""
-    sockets = EventSockets(nobody_silent())
+    sockets = EventSockets()
     yield sockets
     sockets.close()
 
@@ -93,16 +92,6 @@ async def connected(publisher: Publisher, feed: Feed) -> None:
     await asyncio.sleep(0.2)
     publisher.send(0)
     await until(lambda: feed.last_sequence == 0)
-
-
-def nobody_silent() -> Silence:
-    """Notices silence in a fleet without workers."""
-    return Silence(WorkerPool(clock=time.monotonic, prefill_rate=1.0))
-
-
-def source(endpoint: str, replay: str | None = None) -> EventSource:
-    """Where to connect to."""
-    return EventSource(endpoint=endpoint, replay=replay)
 
 
 def ignore() -> None:
@@ -118,7 +107,7 @@ async def test_batches_arrive(
     sockets: EventSockets, publisher: Publisher, feed: Feed
 ) -> None:
     """In order, whole, until cancelled; no socket is left then."""
-    follow = asyncio.create_task(sockets.follow(feed, source(publisher.endpoint), ignore))
+    follow = asyncio.create_task(sockets.follow(feed, publisher.source, ignore))
     await connected(publisher, feed)
     for sequence in range(1, 50):
         publisher.send(sequence, blocks=3)
@@ -136,7 +125,7 @@ async def test_a_flood_leaves_the_loop_free(
     sockets: EventSockets, publisher: Publisher, feed: Feed
 ) -> None:
     """Thousands of batches at once are taken in slices."""
-    follow = asyncio.create_task(sockets.follow(feed, source(publisher.endpoint), ignore))
+    follow = asyncio.create_task(sockets.follow(feed, publisher.source, ignore))
     await connected(publisher, feed)
     for sequence in range(1, 3000):
         publisher.send(sequence)
@@ -177,7 +166,7 @@ async def test_a_lost_connection(
     """Both its loss and its return are told; the feed goes on."""
     looks: list[FeedState] = []
     follow = asyncio.create_task(
-        sockets.follow(feed, source(publisher.endpoint), lambda: looks.append(feed.state))
+        sockets.follow(feed, publisher.source, lambda: looks.append(feed.state))
     )
     await connected(publisher, feed)
     assert looks == []
@@ -206,7 +195,7 @@ async def test_a_batch_without_end_is_not_received(
     monkeypatch.setattr(feeds, "RENEW_MS", 300)
     looks: list[FeedState] = []
     follow = asyncio.create_task(
-        sockets.follow(feed, source(publisher.endpoint), lambda: looks.append(feed.state))
+        sockets.follow(feed, publisher.source, lambda: looks.append(feed.state))
     )
     await connected(publisher, feed)
     publisher.send(1, blocks=5_000)
@@ -234,7 +223,9 @@ async def test_another_service_at_the_port(
     service = await asyncio.start_server(other, "127.0.0.1", 0)
     port = service.sockets[0].getsockname()[1]
     endpoint = f"tcp://127.0.0.1:{port}"
-    follow = asyncio.create_task(sockets.follow(feed, source(endpoint), ignore))
+    follow = asyncio.create_task(
+        sockets.follow(feed, EventSource(endpoint=endpoint), ignore)
+    )
     await asyncio.sleep(0.5)
     service.close()
     await service.wait_closed()
@@ -256,7 +247,7 @@ async def test_messages_that_are_no_batches(
     sockets: EventSockets, publisher: Publisher, feed: Feed
 ) -> None:
     """They are counted and skipped."""
-    follow = asyncio.create_task(sockets.follow(feed, source(publisher.endpoint), ignore))
+    follow = asyncio.create_task(sockets.follow(feed, publisher.source, ignore))
     await connected(publisher, feed)
     for frames in ([b""], [b"a", b"b"], [b""] * 5):
         publisher._socket.send_multipart(frames)
@@ -273,4 +264,4 @@ async def test_endpoints_that_are_none(
 ) -> None:
     """ZMQ's own error is raised, and no socket stays."""
     with pytest.raises(zmq.ZMQError):
-        await sockets.follow(feed, source(endpoint), ignore)
+        await sockets.follow(feed, EventSource(endpoint=endpoint), ignore)

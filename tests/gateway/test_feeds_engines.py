@@ -48,3 +48,37 @@ async def test_events_are_followed(
     assert second.cached == expected
     predicted, delivered = await gateway.hits()
     assert predicted == delivered == expected
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_data_parallel_ranks(
+    engine: str, start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Each rank has a feed of its own; a chat comes back to the rank that holds it.
+
+    TensorRT-LLM picks the rank itself, so it is one candidate.
+    """
+    worker = await start_worker(
+        msgspec.structs.replace(
+            WITH_EVENTS, engine=engine, block_size=16, data_parallel_size=2
+        )
+    )
+    gateway = await start_gateway(worker)
+    turns = [[{"role": "user", "content": f"{n}: {TEXT}"}] for n in range(4)]
+    for turn in turns:
+        await gateway.chat(turn)
+    await until(lambda: _hold(gateway, worker, 2))
+    assert {feed.state for feed in feeds(gateway, worker).values()} == {"live"}
+    (known,) = gateway.gateway.pool.workers
+    assert known.pinned is (engine != "trtllm")
+    if known.pinned:
+        for turn in turns:
+            answer = await gateway.chat(turn)
+            assert answer.cached >= 8 * 16
+        predicted, delivered = await gateway.hits()
+        assert predicted == delivered
+
+
+def _hold(gateway: Running, worker: SimWorker, ranks: int) -> bool:
+    owners = [feed.owner for feed in feeds(gateway, worker).values()]
+    return sum(owner is not None and owner.blocks >= 8 for owner in owners) == ranks
