@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def benchmarks() -> dict[str, str]:
-    """Name -> what it measures (the first line of its module's docstring)."""
-    found = {}
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        if not module.name.startswith("_"):
-            text = importlib.import_module(f"bench.{module.name}").__doc__ or ""
-            found[module.name] = text.strip().splitlines()[0]
-    return found
+def benchmarks() -> list[str]:
+    """Their names."""
+    modules = pkgutil.iter_modules([str(Path(__file__).parent)])
+    return [module.name for module in modules if not module.name.startswith("_")]
+
+
+def measured_by(name: str) -> str:
+    """What one measures: the first line of its module's docstring."""
+    text = importlib.import_module(f"bench.{name}").__doc__ or ""
+    return text.strip().splitlines()[0]
 
 
 def main(words: Sequence[str]) -> int:
@@ -22,8 +24,8 @@ def main(words: Sequence[str]) -> int:
     known = benchmarks()
     if not words:
         print("python -m bench NAME [--help]\n")
-        for name, text in known.items():
-            print(f"  {name:10} {text}")
+        for name in known:
+            print(f"  {name:10} {measured_by(name)}")
         return 0
     if words[0] not in known:
         print(f"no benchmark {words[0]!r}; there are: {', '.join(known)}")

@@ -12,13 +12,11 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import jinja2.ext
 from jinja2 import meta, nodes
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from render.content_format import (
     ContentFormat,
@@ -27,6 +25,7 @@ from render.content_format import (
 )
 from render.errors import ModelNotFound, Unrenderable
 from render.model import Model
+from render.sandbox import Sandbox
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +54,8 @@ class ChatTemplate:
             quoted in source for quoted in ('"developer"', "'developer'")
         )
         self._compiled = environment.from_string(parsed)
+        # Not `generate`, which takes long to make a traceback of a template's error.
+        self._pieces = self._compiled.root_render_func
 
     def render(self, context: Mapping[str, object]) -> str:
         """The text for these variables; raises Unrenderable("template_error")."""
@@ -62,7 +63,7 @@ class ChatTemplate:
         size = 0
         last = time.monotonic() + LIMIT_S
         try:
-            for piece in self._compiled.generate(context):
+            for piece in self._pieces(self._compiled.new_context(dict(context))):
                 size += len(piece)
                 if size > MAX_TEXT:
                     raise Unrenderable("template_error", "the template wrote too much")
@@ -164,7 +165,7 @@ def chat_environment(clock: Callable[[], float] = time.time) -> jinja2.Environme
     def strftime_now(format: str) -> str:
         return datetime.fromtimestamp(clock()).strftime(format)
 
-    environment = _Environment(
+    environment = Sandbox(
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[_Generation, jinja2.ext.loopcontrols],
@@ -173,27 +174,6 @@ def chat_environment(clock: Callable[[], float] = time.time) -> jinja2.Environme
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = strftime_now
     return environment
-
-
-class _Environment(ImmutableSandboxedEnvironment):
-    """The sandbox, where `"x" * 1000000000` and `9 ** 9 ** 9` are refused too."""
-
-    intercepted_binops = frozenset({"*", "**"})
-
-    def call_binop(
-        self, context: jinja2.runtime.Context, operator: str, left: Any, right: Any
-    ) -> Any:
-        for repeated, times in ((left, right), (right, left)):
-            if (
-                operator == "*"
-                and isinstance(repeated, str | bytes | list | tuple)
-                and isinstance(times, int)
-                and len(repeated) * times > MAX_TEXT
-            ):
-                raise jinja2.TemplateError("repeated too often")
-        if operator == "**" and isinstance(right, int) and abs(right) > 1024:
-            raise jinja2.TemplateError("exponent too large")
-        return super().call_binop(context, operator, left, right)
 
 
 class _Generation(jinja2.ext.Extension):

@@ -28,7 +28,7 @@ from tests.render.matrix_chats import CHATS, Chat
 
 EQUAL, REFUSED, UNEXPLAINED = "equal", "refused by both", "unexplained"
 NOW = 1_780_000_000.0
-IDS_EVERY = 4
+IDS_EVERY = 10
 """Of so many cases the ids of one are compared too, besides the text."""
 SPECIAL = {
     "bos_token": "<s>",
