@@ -3,28 +3,26 @@
 Names come with the blocks and are paid with them; what is beyond is charged here.
 """
 
-from collections.abc import Callable
-
 from kvindex.counters import Counters
-from kvindex.engine_blocks import Maps
+from kvindex.names import Names
 from kvindex.orphans import Orphans
 from kvindex.shelf import Shelf
 
 
 class Charges:
-    """The account of one owner; `maps` gives its names."""
+    """The account of one owner."""
 
     def __init__(
         self,
         shelf: Shelf,
         orphans: Orphans,
         counters: Counters,
-        maps: Callable[[], Maps],
+        names: Names,
     ) -> None:
         self._shelf = shelf
         self._orphans = orphans
         self._counters = counters
-        self._maps = maps
+        self._names = names
 
     def exceeded(self) -> bool:
         """Is the bound exceeded, and by names of this owner?"""
@@ -39,7 +37,7 @@ class Charges:
         Beyond the bound orphans go; names only come no more.
         """
         index, owner = self._shelf.index, self._shelf.owner
-        names = self._maps().entries - self._shelf.names_per_block * owner.blocks
+        names = self._names.maps.entries - self._shelf.names_per_block * owner.blocks
         names_bytes = max(0, names) * self._shelf.name_bytes
         index.charge_extra(owner, names_bytes + self._orphans.bytes)
         if self._orphans and index.memory.overdrawn:

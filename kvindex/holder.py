@@ -1,8 +1,7 @@
 """One owner's blocks by engine hash, and what its events do to the index.
 
-Theory of operation. An engine hash is only a name: removals and parents are given by
-it. Per (group, medium) a map leads from it to the own hash; extra copies are counted
-where there are any.
+Theory of operation. Blocks of an event whose parent is known are named (`names.py`) and
+indexed under their own hashes; others wait as orphans.
 
 - A block stored N times needs N removals: engines keep physical copies of one block and
   announce each. But an engine asked to report in full announces blocks again that it
@@ -11,10 +10,8 @@ where there are any.
   longer prompt reuses what is there. So a known block in an event of several blocks
   without parent is taken as announced again and adds no copy. Where that is wrong
   (requests that skip the cache) a hit is hidden, and nothing stale is kept.
-- When a batch was missed the maps become the *previous* ones, looked at second. What is
-  stored again moves over with one copy. `settle` walks what is left.
-- Of several groups only those of full attention count; the first of them to lose a
-  block ends its residency, for a hit needs it in all.
+- When a batch was missed the names become the *previous* ones, looked at second. What
+  is stored again moves over with one copy. `settle` walks what is left.
 
 Not here: when a feed is in doubt (`feed.py`).
 """
@@ -26,8 +23,6 @@ from kvindex.charges import Charges
 from kvindex.counters import Counters, count
 from kvindex.engine_blocks import (
     EngineBlocks,
-    Maps,
-    Waste,
     key_of,
     keys_of,
     may_repeat,
@@ -39,10 +34,9 @@ from kvindex.events import (
     EngineHash,
     take_apart,
 )
+from kvindex.names import Names
 from kvindex.orphans import HolderKey, Orphans
 from kvindex.shelf import Shelf
-
-_SMALL = 256
 
 
 class Holder:
@@ -63,9 +57,8 @@ class Holder:
         self.orphans = Orphans(orphan_blocks)
         self._model = model
         self._counters = counters
-        self._maps = Maps()
-        self._waste = Waste()
-        self._charges = Charges(shelf, self.orphans, counters, lambda: self._maps)
+        self._names = Names(shelf)
+        self._charges = Charges(shelf, self.orphans, counters, self._names)
 
     def stored(self, event: BlockStored) -> bool:
         """Index the blocks of an event that `refusal` lets pass.
@@ -73,7 +66,7 @@ class Holder:
         False where not all of them are: what comes after them cannot be, either.
         """
         key = key_of(event)
-        blocks = self._maps.at(key)
+        blocks = self._names.maps.at(key)
         if blocks is None:
             return self.reject("media")
         if self._charges.exceeded():
@@ -86,7 +79,7 @@ class Holder:
         before = self._counters.refused
         parent = keys.namespace.root()
         if event.parent is not None:
-            found = self._maps.find(blocks, event.parent)
+            found = self._names.maps.find(blocks, event.parent)
             if found is None:
                 self._keep_orphans(key, event, event.parent, keys.media)
                 return True
@@ -156,49 +149,10 @@ class Holder:
         own: Sequence[int],
         announced: bool,
     ) -> int:
-        """Store a run; how many blocks of it the bound let in."""
-        if blocks.knows_none(hashes):
-            noted, again = self.shelf.store_run(own, on_gpu=blocks.on_gpu)
-            blocks.own.update(zip(hashes[:noted], own, strict=False))
-            if again:
-                self._share(blocks, dict(zip(own, hashes, strict=True)), again)
-        else:
-            noted = 0
-            for engine_hash, block_hash in zip(hashes, own, strict=True):
-                if not self._note_one(blocks, engine_hash, block_hash, announced):
-                    break
-                noted += 1
+        noted = self._names.note(blocks, hashes, own, announced)
         self._counters.stored += noted
         self._refuse(len(hashes) - noted)
         return noted
-
-    def _note_one(
-        self, blocks: EngineBlocks, engine_hash: EngineHash, own: int, announced: bool
-    ) -> bool:
-        known = blocks.find(engine_hash)
-        if known is not None and known != own:  # one name for two contents
-            blocks.copies.pop(engine_hash, None)
-            self._drop(blocks, engine_hash)
-        noted, again = self.shelf.store_run((own,), on_gpu=blocks.on_gpu)
-        if not noted:
-            return False
-        if engine_hash in blocks.own:
-            if not announced:
-                blocks.add_copies(engine_hash, 1)
-            return True
-        in_doubt = blocks.previous.pop(engine_hash, None) is not None
-        blocks.own[engine_hash] = own
-        if again and not in_doubt:
-            self._share(blocks, {own: engine_hash}, again)
-        return True
-
-    def _share(
-        self, blocks: EngineBlocks, names: dict[int, EngineHash], again: list[int]
-    ) -> None:
-        """Blocks that the owner held already, under another engine hash."""
-        for own in again:
-            if not self._maps.elsewhere(blocks, names[own]):
-                blocks.share(own)
 
     def _adopt(self, arrived: list[tuple[EngineHash, int]]) -> None:
         """Index the orphans that descend from blocks just noted."""
@@ -209,53 +163,38 @@ class Holder:
                 media = {0: orphan.media} if orphan.media else {}
                 own = chain(orphan.token_ids, self.page_size, parent, media)
                 self.shelf.prepare(parent, own, orphan.token_ids, media)
-                blocks = self._maps[key]
+                blocks = self._names.maps[key]
                 if self._note(blocks, (engine_hash,), own, False):
                     blocks.add_copies(engine_hash, orphan.copies - 1)
                     arrived.append((engine_hash, own[0]))
 
     def removed(self, event: BlockRemoved) -> None:
         """Drop one copy of each block; those never indexed are ignored."""
-        for key in keys_of(event, self._maps):
-            blocks = self._maps.get(key)
+        for key in keys_of(event, self._names.maps):
+            blocks = self._names.maps.get(key)
             for engine_hash in event.hashes:
                 if blocks is None or blocks.find(engine_hash) is None:
                     self.orphans.remove(key, engine_hash)
                 else:
                     self._counters.removed += 1
-                    self._remove(blocks, engine_hash)
-
-    def _remove(self, blocks: EngineBlocks, engine_hash: EngineHash) -> None:
-        if not blocks.drop_copy(engine_hash):
-            self._drop(blocks, engine_hash)
+                    self._names.remove(blocks, engine_hash)
 
     def moved(self, event: BlockUpdated) -> None:
         """One copy of a block goes to another medium, from wherever it is known."""
         if event.medium is None:
             return
-        to = event.group or 0, event.medium, False
-        keys = [key for key in self._maps.of_group(event.group) if key != to]
+        maps, to = self._names.maps, (event.group or 0, event.medium, False)
+        target = maps.at(to)
+        if target is None:
+            self.reject("media")
+            return
+        keys = [key for key in maps.of_group(event.group) if key != to]
         keys.sort(key=lambda key: key[1] != event.medium_before)
-        target = self._maps.at(to)
         for key in keys:
-            blocks = self._maps[key]
-            own = blocks.find(event.hash)
-            if own is None:
-                self.orphans.move(key, event.hash, to)
-                continue
-            if target is None:
-                self.reject("media")
-            elif not self._note_one(target, event.hash, own, False):
-                self._refuse(1)
-            self._remove(blocks, event.hash)
-            return
-
-    def _drop(self, blocks: EngineBlocks, engine_hash: EngineHash) -> None:
-        own = blocks.drop_name(engine_hash)
-        if own is None:
-            return
-        if blocks.on_gpu or not self._maps.elsewhere(blocks, engine_hash):
-            self.shelf.remove(own, on_gpu=blocks.on_gpu)
+            if maps[key].find(event.hash) is not None:
+                self._refuse(not self._names.move(event.hash, maps[key], target))
+                return
+            self.orphans.move(key, event.hash, to)
 
     def suspect(self) -> None:
         """All that is held is in doubt."""
@@ -263,8 +202,7 @@ class Holder:
 
     def miss(self) -> None:
         """A batch was missed: copies, and what orphans there are, is not known."""
-        for blocks in self._maps.values():
-            blocks.doubt()
+        self._names.doubt()
         self.orphans.clear()
 
     def trust(self) -> None:
@@ -282,13 +220,7 @@ class Holder:
         Those in doubt are dropped, the others kept: where any are in doubt, call
         `settle_all` first.
         """
-        for blocks in self._maps.values():
-            while blocks.previous and budget:
-                budget -= 1
-                engine_hash, own = blocks.previous.popitem()
-                if not self.shelf.drop_suspect(own):
-                    blocks.own.setdefault(engine_hash, own)
-        return budget
+        return self._names.settle(budget)
 
     def confirm(self, hashes: Sequence[int], delivered_blocks: int) -> bool:
         """The worker found `delivered_blocks` of these cached; were others dropped?"""
@@ -301,13 +233,7 @@ class Holder:
 
     def clear(self) -> None:
         """Nothing is held any more; memory is given back by `tidy`."""
-        if self.shelf.owner.blocks <= _SMALL:  # saves the index a sweep
-            for blocks in self._maps.values():
-                for own in (*blocks.own.values(), *blocks.previous.values()):
-                    self.shelf.remove(own, on_gpu=blocks.on_gpu)
-        for blocks in self._maps.values():
-            self._waste.add(blocks)
-        self._maps = Maps()
+        self._names.clear()
         self.incomplete = False
         self.orphans.clear()
         self.shelf.clear()
@@ -318,4 +244,4 @@ class Holder:
 
     def tidy(self, budget: int) -> bool:
         """Free `budget` entries of maps no longer used; True while some are left."""
-        return self._waste.free(budget)
+        return self._names.tidy(budget)

@@ -1,0 +1,126 @@
+"""One owner's names of blocks, engine hash -> own hash, written to the index.
+
+An engine hash is only a name: removals, moves and parents are given by it. Per (group,
+medium) a map leads from it to the own hash; extra copies are counted where there are
+any. One own hash may have several names: it is held while one of them is left. Of
+several groups the first to lose a block ends its residency, for a hit needs it in all.
+
+Not here: events, orphans and bounds (`holder.py`).
+"""
+
+from collections.abc import Sequence
+
+from kvindex.engine_blocks import EngineBlocks, Maps, Waste
+from kvindex.events import EngineHash
+from kvindex.shelf import Shelf
+
+_SMALL = 256
+
+
+class Names:
+    """`maps` by (group, medium); the shelf is written to as names come and go."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.maps = Maps()
+        self._shelf = shelf
+        self._waste = Waste()
+
+    def note(
+        self,
+        blocks: EngineBlocks,
+        hashes: Sequence[EngineHash],
+        own: Sequence[int],
+        announced: bool,
+    ) -> int:
+        """Store a run; how many blocks of it the bound let in.
+
+        `announced` adds no copies of what is known.
+        """
+        if blocks.knows_none(hashes):
+            noted, again = self._shelf.store_run(own, on_gpu=blocks.on_gpu)
+            blocks.own.update(zip(hashes[:noted], own, strict=False))
+            if again:
+                self._share(blocks, dict(zip(own, hashes, strict=True)), again)
+            return noted
+        for position, engine_hash in enumerate(hashes):
+            if not self._note_one(blocks, engine_hash, own[position], announced):
+                return position
+        return len(hashes)
+
+    def _note_one(
+        self, blocks: EngineBlocks, engine_hash: EngineHash, own: int, announced: bool
+    ) -> bool:
+        known = blocks.find(engine_hash)
+        if known is not None and known != own:  # one name for two contents
+            blocks.copies.pop(engine_hash, None)
+            self._drop(blocks, engine_hash)
+        noted, again = self._shelf.store_run((own,), on_gpu=blocks.on_gpu)
+        if not noted:
+            return False
+        if engine_hash in blocks.own:
+            if not announced:
+                blocks.add_copies(engine_hash, 1)
+            return True
+        in_doubt = blocks.previous.pop(engine_hash, None) is not None
+        blocks.own[engine_hash] = own
+        if again and not in_doubt:
+            self._share(blocks, {own: engine_hash}, again)
+        return True
+
+    def _share(
+        self, blocks: EngineBlocks, names: dict[int, EngineHash], again: list[int]
+    ) -> None:
+        """Blocks that the owner held already, under another engine hash."""
+        for own in again:
+            if not self.maps.elsewhere(blocks, names[own]):
+                blocks.share(own)
+
+    def remove(self, blocks: EngineBlocks, engine_hash: EngineHash) -> None:
+        """One copy of a block that is known here is gone."""
+        if not blocks.drop_copy(engine_hash):
+            self._drop(blocks, engine_hash)
+
+    def move(
+        self, engine_hash: EngineHash, blocks: EngineBlocks, to: EngineBlocks
+    ) -> bool:
+        """One copy goes to another medium; False where the bound keeps it out."""
+        own = blocks.find(engine_hash)
+        moved = own is not None and self._note_one(to, engine_hash, own, False)
+        self.remove(blocks, engine_hash)
+        return moved
+
+    def _drop(self, blocks: EngineBlocks, engine_hash: EngineHash) -> None:
+        own = blocks.drop_name(engine_hash)
+        if own is None:
+            return
+        if blocks.on_gpu or not self.maps.elsewhere(blocks, engine_hash):
+            self._shelf.remove(own, on_gpu=blocks.on_gpu)
+
+    def doubt(self) -> None:
+        """How many copies there are is not known any more."""
+        for blocks in self.maps.values():
+            blocks.doubt()
+
+    def settle(self, budget: int) -> int:
+        """Walk previous names, dropping those in doubt; what is left of `budget`."""
+        for blocks in self.maps.values():
+            while blocks.previous and budget:
+                budget -= 1
+                engine_hash, own = blocks.previous.popitem()
+                if not self._shelf.drop_suspect(own):
+                    blocks.own.setdefault(engine_hash, own)
+        return budget
+
+    def clear(self) -> None:
+        """No name means anything; memory is given back by `tidy`."""
+        if self._shelf.owner.blocks <= _SMALL:  # saves the index a sweep
+            for blocks in self.maps.values():
+                for own in (*blocks.own.values(), *blocks.previous.values()):
+                    self._shelf.remove(own, on_gpu=blocks.on_gpu)
+        for blocks in self.maps.values():
+            self._waste.add(blocks)
+        self.maps = Maps()
+
+    def tidy(self, budget: int) -> bool:
+        """Free `budget` entries of maps no longer used; True while some are left."""
+        return self._waste.free(budget)
