@@ -36,7 +36,6 @@ class Fingerprints:
         loaded: Callable[[], Iterable[Renderer]],
         find: Callable[[str], Renderer | None],
         on_known: Callable[[], None] | None = None,
-        compute: Callable[..., Fingerprint] = compute,
     ) -> None:
         """`loaded` are the renderers there are now, `find` is one by a model's name.
 

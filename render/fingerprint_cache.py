@@ -21,6 +21,8 @@ KEPT = 256
 LARGEST = 1 << 20
 """Bytes of an entry that is read; ours have 1 or 2 KB."""
 RETRY_S = 0.05
+WAIT_S = 30.0
+"""The longest wait for another process: it may hang."""
 
 
 def user_cache_dir() -> Path:
@@ -52,18 +54,28 @@ class FingerprintCache:
         entry = json.dumps({"key": key, "value": value})
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(
-                "w", dir=self._directory, prefix=".", suffix=".part", delete=False
-            ) as file:
-                file.write(entry)
-            Path(file.name).replace(self._path(key))
+            self._write(entry, self._path(key))
             self._drop_oldest()
         except OSError as error:
             log.info("fingerprints are not kept in %s: %s", self._directory, error)
 
+    def _write(self, entry: str, path: Path) -> None:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=self._directory, prefix=".", suffix=".part", delete=False
+        ) as file:
+            part = Path(file.name)
+            file.write(entry)
+        try:
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)  # nothing, once it is in place
+
     @contextlib.contextmanager
     def alone(self, until: Callable[[], bool]) -> Iterator[None]:
-        """Wait for other processes that compute, until `until()` holds; then anyway."""
+        """Wait for others that compute, for `WAIT_S` or until `until()`; then go on.
+
+        So that many that start at once do it once.
+        """
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):
                 self._directory.mkdir(parents=True, exist_ok=True)
@@ -86,7 +98,8 @@ class FingerprintCache:
 
 def _lock(file: int, until: Callable[[], bool]) -> None:
     """Lock a file; closing it, or the end of the process, unlocks it."""
-    while not until():
+    end = time.monotonic() + WAIT_S
+    while time.monotonic() < end and not until():
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
