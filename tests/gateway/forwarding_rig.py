@@ -1,5 +1,6 @@
 """Fleets whose proofs are set by hand, and what their workers were sent."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -15,6 +16,8 @@ from simworker.request import read_body
 from simworker.server import SimWorker
 from tests.running import MODEL, SIM, Running
 
+TICK_S = 0.02
+"""How often the gateways of these tests look at blockers."""
 PROVEN = Proof(by="digest")
 IDS_FIELDS = {
     "vllm": ("kv_transfer_params", "prompt_token_ids"),
@@ -88,3 +91,11 @@ def ids_in(body: Any, engine: str) -> list[int] | None:
 def rendered(renderer: Renderer, body: dict[str, Any], profile: str) -> list[int]:
     """The ids of a chat body as that profile renders it."""
     return unpack_ids(renderer.with_profile(profile).render_chat(body).token_ids)
+
+
+async def lines(
+    caplog: pytest.LogCaptureFixture, logger: str = "router.blockers"
+) -> list[str]:
+    """What was said about blockers up to now, once that has been looked at."""
+    await asyncio.sleep(3 * TICK_S)
+    return [r.getMessage() for r in caplog.records if r.name == logger]

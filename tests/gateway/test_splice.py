@@ -28,7 +28,7 @@ OBJECTS = st.dictionaries(st.text() | NAMES, JSON | st.dictionaries(NAMES, JSON)
 def spliced(body: bytes, field: tuple[str, ...], ids: list[int] = IDS) -> bytes | None:
     """The body with ids in that field; None where they do not go in."""
     edit = place(body, json.loads(body), field)
-    return edit and edit.apply(body, encoded(pack_ids(ids)))
+    return None if edit is None else edit.apply(body, encoded(pack_ids(ids)))
 
 
 @st.composite

@@ -139,9 +139,9 @@ def test_what_is_offered() -> None:
     first.profile = "trtllm"
     assert Forwarding(fleet.pool, "never").offer(MODEL) == (frozenset(), "switched_off")
     assert Forwarding(fleet.pool).offer(MODEL) == (frozenset(), "worker_blocked")
-    assert Forwarding(fleet.pool, "chosen").offer(MODEL) == ({"trtllm"}, None)
+    assert Forwarding(fleet.pool, "chosen").offer(MODEL).profiles == {"trtllm"}
     second.proof = DIGEST
-    assert Forwarding(fleet.pool).offer(MODEL) == ({"trtllm", "vllm"}, None)
+    assert Forwarding(fleet.pool).offer(MODEL).profiles == {"trtllm", "vllm"}
     for worker in (first, second):
         for _ in range(DOWN_AFTER):
             worker.retry_at = 0.0
