@@ -11,17 +11,17 @@ several requests are encoded at once and a pool of all cores would starve the re
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 # Read by the libraries when they are first used; what the user has set is kept.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("RAYON_NUM_THREADS", "1")
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 try:
     import fastokens
@@ -30,6 +30,7 @@ except ImportError:  # there is none for this platform
 
 from kvindex.blocks import pack_ids, unpack_ids
 from render.errors import ModelNotFound, Unrenderable
+from render.rust import RustFailed, rust
 from render.segments import SegmentCache, safe_cuts
 from render.selftest import differing_probe
 
@@ -38,7 +39,6 @@ log = logging.getLogger(__name__)
 SLICE = 65_536
 """Ids that are handled in one go: about a millisecond."""
 ENCODERS = ("auto", "fastokens", "tokenizers")
-T = TypeVar("T")
 
 
 class Library(Protocol):
@@ -65,10 +65,10 @@ class Encoder:
         self.name = library.name
         self.added_ids = len(self._before + self._after) // 4
         self.vocabulary_size: int = reference.get_vocab_size(with_added_tokens=True)
+        added = reference.get_added_tokens_decoder()
+        self.added_tokens: tuple[AddedToken, ...] = tuple(added.values())
         self.special_ids: frozenset[int] = frozenset(
-            token_id
-            for token_id, token in reference.get_added_tokens_decoder().items()
-            if token.special
+            token_id for token_id, token in added.items() if token.special
         )
 
     @classmethod
@@ -88,7 +88,7 @@ class Encoder:
             if encoder != "tokenizers":
                 fast = beside.submit(_Fastokens, file, cache_bytes)
             try:
-                reference = _rust(lambda: Tokenizer.from_file(str(file)))
+                reference = rust(lambda: Tokenizer.from_file(str(file)))
             except RustFailed as error:
                 raise ModelNotFound(f"cannot read {file}: {error}") from error
             reference.no_truncation()
@@ -108,7 +108,7 @@ class Encoder:
         Raises Unrenderable("tokenizer_error").
         """
         try:
-            ids = _rust(lambda: self._library.encode(text))
+            ids = rust(lambda: self._library.encode(text))
         except RustFailed as error:
             raise Unrenderable("tokenizer_error", str(error)) from error
         return self.surround(ids) if add_special_tokens else ids
@@ -121,6 +121,12 @@ class Encoder:
         """
         return max(map(len, self._reference.get_vocab(with_added_tokens=True)))
 
+    def vocabulary(self) -> dict[str, int]:
+        """The model's own tokens as they are spelled, without the added ones."""
+        added = {token.content for token in self.added_tokens}
+        every = self._reference.get_vocab(with_added_tokens=False)
+        return {token: id_ for token, id_ in every.items() if token not in added}
+
     def spelling(self, token_id: int) -> str:
         """The vocabulary's own spelling of an id; empty for one it does not know."""
         return self._reference.id_to_token(token_id) or ""
@@ -131,7 +137,7 @@ class Encoder:
         Raises Unrenderable("tokenizer_error").
         """
         try:
-            (encoding,) = _rust(
+            (encoding,) = rust(
                 lambda: self._reference.encode_batch(
                     [text], add_special_tokens=add_special_tokens
                 )
@@ -159,24 +165,6 @@ class Encoder:
             token_ids = pack_ids(token_ids)
         ids = unpack_ids(token_ids)
         return self._reference.decode(ids, skip_special_tokens=skip_special_tokens)
-
-
-class RustFailed(Exception):
-    """A tokenizer library failed."""
-
-
-def _rust(call: Callable[[], T]) -> T:
-    """Call into a library written in Rust; raises RustFailed.
-
-    A panic there arrives as a BaseException, past every `except Exception`.
-    """
-    try:
-        return call()
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:
-        reason = " ".join(str(error).split())[:200]
-        raise RustFailed(reason or type(error).__name__) from error
 
 
 class _Tokenizers:
@@ -239,8 +227,8 @@ def _if_equal(
 ) -> _Fastokens | None:
     """fastokens, if it loads this tokenizer and gives the reference's ids."""
     try:
-        fast = _rust(loading.result)
-        different = _rust(lambda: differing_probe(reference, fast.encode))
+        fast = rust(loading.result)
+        different = rust(lambda: differing_probe(reference, fast.encode))
     except RustFailed as error:
         log.info("fastokens cannot load %s, using tokenizers: %s", file, error)
         return None

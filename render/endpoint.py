@@ -97,7 +97,7 @@ class Endpoint:
         Ids of a chat are taken as they are given.
         """
         rules = self._renderer.answers
-        if limits is None:
+        if limits is None or prompt.uncut:
             return prompt
         limits.check_request(truncate if rules.sets_tokenizing else None)
         if truncate != -1 or not rules.sets_tokenizing:

@@ -19,6 +19,7 @@ Reason = Literal[
     "request_template",  # the request brings its own chat template
     "no_template",  # the model has no chat template
     "template_error",  # the template refused, failed, or wrote too much
+    "missing_extra",  # an optional library that renders this model is not installed
     "model_type",  # the worker does not use this model's Jinja template
     "too_large",  # text above the limit
     "tokenizer_error",  # the tokenizer failed

@@ -6,6 +6,7 @@ from typing import Protocol
 from render.body import ChatBody, Json
 from render.content_format import ContentFormat
 from render.conversation import Conversation
+from render.harmony import TurnsOf
 from render.model import Model
 from render.profiles import sglang, trtllm, vllm
 from render.rules import AnswerRules
@@ -17,6 +18,7 @@ class Profile(Protocol):
 
     NAME: str
     ANSWERS: AnswerRules
+    HARMONY: TurnsOf | None  # what it makes of a chat with gpt-oss, if that is known
 
     def prepare(
         self,

@@ -1,6 +1,7 @@
 """A prompt before it is encoded, and after."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -31,7 +32,9 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt before it is encoded: a text, or ids that were given (as in Rendered).
 
     `special` is whether the tokenizer adds its special tokens around the text;
-    `appended` is text that follows it and is encoded apart.
+    `appended` is text that follows it and is encoded apart. `cuts` are further places
+    in the text, ascending, where it is cut before it is encoded. `uncut` is whether no
+    request can have it truncated.
     """
 
     text: str | None = None
@@ -40,6 +43,14 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     cut: Truncation | None = None
     appended: str = ""
     template_s: float = 0.0
+    cuts: tuple[int, ...] = ()
+    uncut: bool = False
+
+    def pieces(self) -> list[str]:
+        """The parts of the text that are encoded apart."""
+        text = self.text or ""
+        bounds = [0, *self.cuts, len(text)]
+        return [text[start:end] for start, end in pairwise(bounds)]
 
     @property
     def whole_text(self) -> str | None:

@@ -26,14 +26,17 @@ from render.body import (
 )
 from render.content_format import CONTENT_FORMATS, ContentFormat
 from render.encoder import Encoder
+from render.encoding import prompt_ids, prompt_offsets
 from render.errors import ModelNotFound, Unrenderable
+from render.harmony import Harmony, harmony_prompt, load_harmony, written_marks
+from render.harmony_library import HarmonyUnusable
 from render.model import Model, load_model
 from render.profile import PROFILES, Profile
-from render.prompt import Prompt, Rendered, packed, truncated
+from render.prompt import Prompt, Rendered, packed
 from render.responses import chat_body
 from render.rules import AnswerRules
 from render.switches import SWITCHES, switched, switched_globals
-from render.template import MAX_TEXT, ChatTemplates
+from render.template import ChatTemplates
 
 MiB = 1024 * 1024
 TOKENIZER_MODES = ("auto", "hf", "fast")  # all of them the fast tokenizer
@@ -52,12 +55,15 @@ class Renderer:
         defaults: Mapping[str, object],
         content_format: ContentFormat | None,
         switches: Collection[str] = (),
+        harmony: Harmony | HarmonyUnusable | None = None,
     ) -> None:
         self.model = model
         self._switches = frozenset(switches)
         self.profile = profile.NAME
         self._profile = profile
-        self._refusal = profile.refusal(model)
+        self._shared_harmony = harmony
+        self._harmony = None if profile.HARMONY is None else harmony
+        self._refusal = None if self._harmony else profile.refusal(model)
         self._templates = templates
         self._encoder = encoder
         self.default_chat_template_kwargs = defaults
@@ -94,16 +100,18 @@ class Renderer:
             _check_one_of("switch", switch, SWITCHES)
         model = load_model(path_or_id, tokenizer=tokenizer, revision=revision)
         templates = ChatTemplates.load(model, chat_template=chat_template, clock=clock)
+        loaded = Encoder.load(
+            model.tokenizer_file,
+            encoder=encoder,
+            cache_bytes=segment_cache_bytes,
+            written=templates.sources() + written_marks(model),
+        )
         return cls(
             model=model,
             profile=PROFILES[profile],
             templates=templates,
-            encoder=Encoder.load(
-                model.tokenizer_file,
-                encoder=encoder,
-                cache_bytes=segment_cache_bytes,
-                written=templates.sources(),
-            ),
+            encoder=loaded,
+            harmony=load_harmony(model, loaded, clock=clock),
             defaults=default_chat_template_kwargs or {},
             content_format=CONTENT_FORMATS[chat_template_content_format],
             switches=switches,
@@ -124,6 +132,7 @@ class Renderer:
             defaults=self.default_chat_template_kwargs,
             content_format=self._content_format,
             switches=self._switches,
+            harmony=self._shared_harmony,
         )
 
     @property
@@ -173,6 +182,10 @@ class Renderer:
         if self._refusal is not None:
             raise Unrenderable("model_type", self._refusal)
         start = time.perf_counter()
+        if self._harmony is not None:
+            prompt = harmony_prompt(self._harmony, self._profile.HARMONY, chat)
+            took = time.perf_counter() - start
+            return msgspec.structs.replace(prompt, template_s=took)
         templates = self._templates
         if chat_template is not None:
             templates = templates.overridden(chat_template)
@@ -210,13 +223,7 @@ class Renderer:
     def encode(self, prompt: Prompt) -> Rendered:
         """The ids of a prompt; raises Unrenderable."""
         start = time.perf_counter()
-        if prompt.given is not None:
-            ids = truncated(prompt.given, prompt.cut, 0)
-        else:
-            ids = self._encoded(prompt.text or "", prompt.special, prompt.cut)
-            if prompt.appended:
-                ids += self._encoded(prompt.appended, False, None)
-                ids += self._encoder.after()
+        ids = prompt_ids(self._encoder, prompt)
         return Rendered(
             token_ids=ids,
             profile=self.profile,
@@ -230,15 +237,7 @@ class Renderer:
 
         Raises Unrenderable.
         """
-        if prompt.text is None or prompt.appended:
-            return None
-        offsets = self._encoder.offsets(prompt.text, add_special_tokens=prompt.special)
-        if prompt.cut is None:
-            return offsets
-        kept = min(prompt.cut.tokens, len(offsets))
-        return (
-            offsets[:kept] if prompt.cut.keep_first else offsets[len(offsets) - kept :]
-        )
+        return prompt_offsets(self._encoder, prompt)
 
     def answer_so_far(self, token_ids: bytes) -> str:
         """The text after the last special token: what the answer begins with."""
@@ -281,16 +280,6 @@ class Renderer:
             return None, special
         cut = truncation(body, keep_first=self.answers.keeps_first)
         return cut, flag(body.add_special_tokens, "add_special_tokens", default=special)
-
-    def _encoded(self, text: str, special: bool, cut: Truncation | None) -> bytes:
-        if len(text) > MAX_TEXT:
-            raise Unrenderable("too_large", f"a prompt of {len(text)} characters")
-        if cut is None:
-            return self._encoder.encode(text, add_special_tokens=special)
-        ids = self._encoder.encode(text, add_special_tokens=False)
-        # As tokenizers truncates: room is left for what is added afterwards.
-        ids = truncated(ids, cut, self._encoder.added_ids if special else 0)
-        return self._encoder.surround(ids) if special else ids
 
 
 def _check_one_of(what: str, name: str, known: Iterable[str]) -> None:

@@ -13,6 +13,7 @@ from render.body import ChatBody, Json, flag, is_list_of_objects, mapping
 from render.content_format import ContentFormat
 from render.conversation import TEMPLATE_PARAMETERS, Conversation
 from render.errors import Unrenderable
+from render.harmony import TurnsOf
 from render.message_checks import named_tool
 from render.messages import is_media, is_reference
 from render.model import Model
@@ -26,6 +27,7 @@ ANSWERS = AnswerRules(
     sets_tokenizing=False,
     efforts=(),
 )
+HARMONY: TurnsOf | None = None  # how it renders gpt-oss is not known
 
 # Model types whose prompts SGLang writes itself.
 OWN_RENDERERS = {
@@ -106,7 +108,7 @@ def parser_kwargs(body: ChatBody, defaults: Mapping[str, object]) -> Json:
 
 
 def refusal(model: Model) -> str | None:
-    """Why SGLang does not use this model's template for chats, if so."""
+    """Why SGLang does not use this model's chat template, if so."""
     return OWN_RENDERERS.get(model.model_type or "")
 
 
@@ -281,8 +283,7 @@ def _arguments(arguments: str) -> Json:
     try:
         parsed = json.loads(arguments)
     except (ValueError, RecursionError) as error:
-        words = "tool call arguments that are no JSON"
-        raise Unrenderable("bad_messages", words) from error
+        raise Unrenderable("bad_messages", "arguments that are no JSON") from error
     if not isinstance(parsed, dict):
         raise Unrenderable("bad_messages", "tool call arguments that are no object")
     return parsed

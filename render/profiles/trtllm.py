@@ -12,8 +12,10 @@ from render.body import ChatBody, Json, flag, is_list_of_objects, mapping
 from render.content_format import ContentFormat
 from render.conversation import TEMPLATE_PARAMETERS, Conversation
 from render.errors import Unrenderable
+from render.harmony import TurnsOf
 from render.messages import is_media, ordered
 from render.model import Model
+from render.profiles.trtllm_harmony import turns
 from render.rules import AnswerRules
 from render.template import ChatTemplates
 
@@ -25,6 +27,7 @@ ANSWERS = AnswerRules(
     unsaid_reasoning=None,
     keeps_first=True,
 )
+HARMONY: TurnsOf | None = turns
 
 # Model types whose prompts TensorRT-LLM writes itself, or by a processor of the model.
 OWN_RENDERERS = {

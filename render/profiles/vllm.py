@@ -13,6 +13,7 @@ from render.body import ChatBody, Json, flag, is_list_of_objects, mapping
 from render.content_format import ContentFormat
 from render.conversation import TEMPLATE_PARAMETERS, Conversation
 from render.errors import Unrenderable
+from render.harmony import TurnsOf
 from render.messages import (
     content_parts,
     is_media,
@@ -22,6 +23,7 @@ from render.messages import (
     text_part,
 )
 from render.model import Model
+from render.profiles.vllm_harmony import turns
 from render.rules import AnswerRules
 from render.template import ChatTemplates
 
@@ -31,6 +33,7 @@ ANSWERS = AnswerRules(
     tools_need_parser=True,
     strict_messages=True,
 )
+HARMONY: TurnsOf | None = turns
 
 # Model types whose prompts vLLM writes itself (`vllm/renderers/`).
 OWN_RENDERERS = {

@@ -6,6 +6,7 @@ import pytest
 
 from render import Renderer
 from simworker.model import demo_model_dir
+from tests.render import gpt_oss
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +37,10 @@ def trtllm(qwen3: Path) -> Renderer:
 def sglang(qwen3: Path) -> Renderer:
     """Qwen3's renderer as SGLang."""
     return Renderer.load(qwen3, profile="sglang")
+
+
+@pytest.fixture(scope="session")
+def oss(tmp_path_factory: pytest.TempPathFactory) -> Renderer:
+    """gpt-oss's renderer as vLLM, on the day of its captures."""
+    path = gpt_oss.save(tmp_path_factory.mktemp("gpt_oss"))
+    return Renderer.load(path, clock=lambda: gpt_oss.DAY)
