@@ -17,6 +17,10 @@ from render.fingerprint import Fingerprint
 SCHEMA_VERSION = 1
 """Of the render answers, as TensorRT-LLM counts them."""
 
+# Read once: the event loop does not wait for files.
+OURS = version("kv-gateway")
+JINJA2 = version("jinja2")
+
 Json = dict[str, Any]
 
 
@@ -27,7 +31,7 @@ def of_render_server(service: RenderService, fingerprint: Fingerprint | None) ->
         "model": service.options.served_model_names[0],
         "schema_version": SCHEMA_VERSION,
         "render_fingerprint": _published(service, fingerprint),
-        "info": {"version": version("kv-gateway"), **_rendering(service)},
+        "info": {"version": OURS, **_rendering(service)},
     }
 
 
@@ -40,7 +44,7 @@ def of_gateway(services: RenderServices, fingerprints: Fingerprints) -> Json:
         "model": first,
         "schema_version": SCHEMA_VERSION,
         "render_fingerprint": models[first]["render_fingerprint"] if first else None,
-        "info": {"version": version("kv-gateway")},
+        "info": {"version": OURS},
         "models": models,
     }
 
@@ -71,7 +75,7 @@ def _rendering(service: RenderService) -> Json:
         "profile": renderer.profile,
         "dialect": options.dialect,
         "encoder": renderer.encoder_name,
-        "jinja2": version("jinja2"),
+        "jinja2": JINJA2,
         "max_model_len": options.max_model_len,
         "reasoning_parser": options.reasoning_parser,
         "tool_parser": options.tool_call_parser,

@@ -76,7 +76,6 @@ async def test_what_it_says_of_itself(start_render_server: StartRenderServer) ->
     assert info["role"] == "renderer"
     assert info["model"] == "a"
     assert info["schema_version"] == 1
-    assert info["render_fingerprint"] is None
     assert info["info"]["reasoning_parser"] == "qwen3"
     assert info["info"]["tool_parser"] == "hermes"
     assert info["info"]["profile"] == "vllm"
