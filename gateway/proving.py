@@ -36,6 +36,7 @@ RETRIED = frozenset({"unreachable", "unauthorised", "probe_failed"})
 BY_FINGERPRINT = frozenset(
     {
         "no_fingerprint",
+        "own_processor",
         "incomplete",
         "library_differs",
         "model_type_differs",
