@@ -30,7 +30,7 @@ class Stream(Protocol):
     def begin_anew(self, *, unheard: bool = False) -> None:
         """The process is another one: it numbers from 0.
 
-        `unheard`: all it sends is lost until its numbers pass those of before.
+        `unheard`: it has said more than the one before, and none of it was heard.
         """
         ...
 

@@ -31,8 +31,12 @@ class EventBuffer:
         """All events as a JSON array; none of them is here any more."""
         self.drains += 1
         body = b"[%b]" % b",".join(self._events)
-        self._events.clear()
+        self.clear()
         return body
+
+    def clear(self) -> None:
+        """No event is here any more."""
+        self._events.clear()
 
 
 class RankEvents:
@@ -58,10 +62,10 @@ class RankEvents:
             self.line.take(event_id, self._encode(event, event_id, self._rank))
 
     def begin_anew(self, *, unheard: bool = False) -> None:
-        """The process is another one: ids from 0, an empty buffer."""
-        last = self._next_id
-        self._next_id = 0
-        self._buffer.drain()
+        """The process is another one: ids from 0, an empty buffer.
+
+        `unheard`: it has had more events than the one before, and all were lost.
+        """
+        self._next_id = self._next_id + 1 if unheard else 0
+        self._buffer.clear()
         self.line.clear()
-        if unheard:
-            self.line.lose_below(last)

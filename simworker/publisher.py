@@ -21,6 +21,8 @@ from simworker.replay import Replay
 
 ATTEMPTS = 10
 """Ports in a row are not always free behind one that the system chose."""
+AHEAD = 2
+"""So many batches more has a process sent that was not heard."""
 ANY_HOST = ("0.0.0.0", "::")  # noqa: S104 - only compared with
 
 
@@ -154,14 +156,16 @@ class Publisher:
     def begin_anew(self, *, unheard: bool = False) -> None:
         """The process is another one: it numbers from 0 and has nothing to replay.
 
-        `unheard`: all it sends is lost until its numbers pass those of before.
+        `unheard`: it has sent more batches than the one before, and none was heard.
         """
-        last = self._next_sequence
-        self._next_sequence = 0
+        passed = self._next_sequence + AHEAD if unheard else 0
+        self._next_sequence = passed
         self._replay.clear()
         self.line.clear()
-        if unheard:
-            self.line.lose_below(last)
+        empty = EventBatch(timestamp=time.time(), events=(), rank=self._rank)
+        payload = self._encode(empty)
+        for sequence in range(passed):
+            self._replay.keep(sequence, payload)
 
     async def reconnect(self) -> None:
         """Close the sockets and open them on the same ports. Raises OSError."""

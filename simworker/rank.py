@@ -71,13 +71,14 @@ class Rank:
     def restart(self, block_size: int | None, *, unheard: bool) -> None:
         """Another process takes over, with an empty cache; requests start over.
 
-        `unheard`: what it publishes is lost until its numbers pass those of before.
+        `unheard`: what it says first is lost, and its numbers are past those of before.
         """
         self._groups = self._caching.groups()
         if self.stream is not None:
             self.stream.begin_anew(unheard=unheard)
         self.cache = self._new_cache(block_size or self.cache.block_size)
-        self.open()
+        if not unheard:
+            self.open()
         self.runner.restart(self.cache)
 
     def reset(self) -> bool:

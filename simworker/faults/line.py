@@ -22,25 +22,24 @@ class Line:
         self._json = json
         self._held: list[Message] = []
         self._timers: set[asyncio.TimerHandle] = set()
-        self._unheard_below = 0
         self.faults = NONE
         self.played: dict[str, int] = {}
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether messages pass as they should, and none is under way."""
+        faults = msgspec.structs.replace(self.faults, spoil="", spoil_count=1)
+        spoils = self.faults.spoil and self.faults.spoil_count
+        return faults == NONE and not (spoils or self._held or self._timers)
 
     def play(self, faults: Faults) -> None:
         """Play these faults from now on; messages that were held back go out."""
         self._release()
         self.faults = faults
 
-    def lose_below(self, sequence: int) -> None:
-        """Lose all messages with lower numbers."""
-        self._unheard_below = sequence
-
     def take(self, sequence: int, payload: bytes) -> None:
         """A message begins its way."""
         faults = self.faults
-        if sequence < self._unheard_below:
-            return
-        self._unheard_below = 0
         if faults.mute or self._count_down("drop"):
             self.count("mute" if faults.mute else "drop")
             return
@@ -111,4 +110,3 @@ class Line:
             timer.cancel()
         self._timers.clear()
         self._held.clear()
-        self._unheard_below = 0

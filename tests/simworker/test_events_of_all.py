@@ -86,9 +86,7 @@ async def test_events_tell_the_truth(
     assert orphans <= set(believed.parents)
 
 
-async def drained(
-    client: aiohttp.ClientSession, worker: SimWorker
-) -> list[EventBatch]:
+async def drained(client: aiohttp.ClientSession, worker: SimWorker) -> list[EventBatch]:
     """All that waits in the buffer; the ids have no hole."""
     async with client.post(worker.url + "/kv_cache_events") as response:
         drain = trtllm.split_drain(await response.read())

@@ -1,0 +1,42 @@
+"""A gateway that tells each finished request on stdout; the soak reads along.
+
+`python -m bench._soak_gateway serve ...` is `kv-gateway serve ...`. Each line begins
+with `settled`, then comes JSON: worker, when the request came and ended (the machine's
+monotonic clock), predicted and delivered hit tokens.
+"""
+
+import json
+import sys
+import time
+
+import gateway.account
+from gateway.account import Account
+from gateway.cli import main
+from gateway.errors import GatewayError
+
+WORD = "settled"
+
+
+class _Telling(Account):
+    """An account that tells its end."""
+
+    def ended(self, error: GatewayError | None) -> None:
+        super().ended(error)
+        outcome = self._decision.outcome
+        if error is not None or outcome is None:
+            return
+        told = {
+            "url": self._decision.worker.url,
+            "begun": self._begun,
+            "ended": time.monotonic(),
+            "predicted": outcome.predicted_hit_tokens,
+            "delivered": outcome.delivered_hit_tokens,
+            "prompt": outcome.prompt_tokens,
+            "estimated": outcome.estimated,
+        }
+        print(WORD, json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    gateway.account.Account = _Telling  # type: ignore[misc]
+    sys.exit(main(sys.argv[1:]))
