@@ -89,6 +89,10 @@ class Fingerprints:
             self._problems[_key(renderer)] = str(error)
             log.warning("model %s has no fingerprint: %s", name, error)
             return
+        except Exception:  # a fault of ours: it would come again
+            self._problems[_key(renderer)] = "a fault of the gateway"
+            log.exception("the fingerprint of model %s failed", name)
+            return
         self._known[_key(renderer)] = found
         log.info("model %s has the fingerprint %s", name, found.digest)
         if found.unfit is not None:

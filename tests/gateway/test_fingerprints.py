@@ -144,6 +144,23 @@ async def test_a_model_without(
     assert known.current(name) is None
 
 
+async def test_a_fault_of_ours(
+    tiny: Renderer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Logged once; it is not tried again and again."""
+
+    def compute(*_: Any, **__: Any) -> Fingerprint:
+        raise KeyError("x")
+
+    monkeypatch.setattr(fingerprints, "LOOK_S", 0.01)
+    monkeypatch.setattr(fingerprints, "compute", compute)
+    known = of(tiny)
+    async with running(known):
+        await until(lambda: known.problem(tiny.model.name))
+        await asyncio.sleep(0.1)
+    assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1
+
+
 async def test_one_that_proves_nothing(
     tiny: Renderer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
