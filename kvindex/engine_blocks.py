@@ -4,7 +4,7 @@ Not here: what an event does (`holder.py`).
 """
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kvindex.blocks import ID_BYTES
 from kvindex.events import BlockRemoved, BlockStored, EngineHash
@@ -54,6 +54,11 @@ class EngineBlocks:
         if own is None:
             own = self.previous.pop(engine_hash)
         return None if _decrement(self.shared, own) else own
+
+    @property
+    def tables(self) -> tuple[dict[Any, int], ...]:
+        """All there is."""
+        return self.own, self.previous, self.copies, self.shared
 
     def doubt(self) -> None:
         """All entries become previous ones; their copies are no longer known."""
@@ -105,29 +110,6 @@ class Maps(dict[HolderKey, EngineBlocks]):
             for other in self.values()
             if other is not blocks and other.on_gpu == blocks.on_gpu
         )
-
-
-class Waste:
-    """Tables no longer used, freed in slices: a large one takes its time."""
-
-    def __init__(self) -> None:
-        self._tables: list[dict[EngineHash, int]] = []
-
-    def add(self, blocks: EngineBlocks) -> None:
-        """Nothing uses these any more."""
-        self._tables += [blocks.own, blocks.previous, blocks.copies]
-
-    def free(self, budget: int) -> bool:
-        """Free at most `budget` entries; True while some are left."""
-        while self._tables:
-            table = self._tables[-1]
-            for _ in range(min(budget, len(table))):
-                table.popitem()
-                budget -= 1
-            if table:
-                return True
-            self._tables.pop()
-        return False
 
 
 K = TypeVar("K")

@@ -232,7 +232,7 @@ class Holder:
         return owner.blocks < before
 
     def clear(self) -> None:
-        """Nothing is held any more; memory is given back by `tidy`."""
+        """Nothing is held any more; memory is given back by `tidy`, and by sweeps."""
         self._names.clear()
         self.incomplete = False
         self.orphans.clear()
@@ -240,8 +240,10 @@ class Holder:
 
     def retire(self) -> None:
         """The owner is gone."""
-        self.shelf.index.retire(self.shelf.owner)
+        self._names.discard()
+        self.orphans.clear()
+        self.shelf.retire()
 
     def tidy(self, budget: int) -> bool:
         """Free `budget` entries of maps no longer used; True while some are left."""
-        return self._names.tidy(budget)
+        return self.shelf.index.waste.free(budget)

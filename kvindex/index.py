@@ -24,13 +24,17 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from kvindex.bitsets import SHARD_MASK, BitTable
 from kvindex.owner import BLOCK_BYTES, HOLDING_BYTES, NOTHING_HELD, Held, Memory, Owner
+from kvindex.waste import Waste
 
 SAMPLE = 1_000
 """One match in so many looks for holes."""
 
 
 class PrefixIndex:
-    """Block hash -> owners, for one model and one block size."""
+    """Block hash -> owners, for one model and one block size.
+
+    `memory` and `waste` may be shared with other indexes.
+    """
 
     def __init__(
         self,
@@ -38,11 +42,13 @@ class PrefixIndex:
         block_size: int,
         limit_blocks: int = sys.maxsize,
         memory: Memory | None = None,
+        waste: Waste | None = None,
     ) -> None:
         self.block_size = block_size
         self.limit_blocks = limit_blocks
         self.refused = 0
         self.memory = memory or Memory(sys.maxsize)
+        self.waste = waste or Waste()
         self._holdings_bytes, self._until_sample = 0, SAMPLE
         self._table = BitTable()
 
@@ -58,8 +64,7 @@ class PrefixIndex:
 
     def add_owner(self, key: Hashable, *, holding_bytes: int = HOLDING_BYTES) -> Owner:
         """A new owner that holds nothing."""
-        owner = Owner(key, holding_bytes)
-        self._renew(owner)
+        self._renew(owner := Owner(key, holding_bytes))
         return owner
 
     def retire(self, owner: Owner) -> None:
@@ -140,9 +145,8 @@ class PrefixIndex:
 
     def remove(self, owner: Owner, block_hash: int, *, on_gpu: bool) -> None:
         """The owner no longer holds a block in this medium; nothing if it did not."""
-        had = self._table.get(block_hash)
         medium = owner.gpu if on_gpu else owner.other
-        if had & medium:
+        if (had := self._table.get(block_hash)) & medium:
             self._take_off(owner, block_hash, had, medium)
 
     def _take_off(self, owner: Owner, block_hash: int, had: int, media: int) -> None:
@@ -203,15 +207,12 @@ class PrefixIndex:
     def match(self, hashes: Sequence[int], owners: Sequence[Owner]) -> list[Held]:
         """What each owner holds of the leading blocks `hashes`, in the order given."""
         lengths = self._bisect(hashes, owners)
-        self._until_sample -= 1
-        sampled = self._until_sample <= 0
-        if sampled:
-            self._until_sample = SAMPLE
+        sampled = self._until_sample <= 1
+        self._until_sample = SAMPLE if sampled else self._until_sample - 1
         result = []
         for owner in owners:
             gpu = lengths.get(owner.gpu, 0)
-            if sampled and gpu:
-                gpu = self._to_first_hole(owner, hashes, gpu)
+            gpu = self._to_first_hole(owner, hashes, gpu) if sampled else gpu
             if owner.suspect_blocks or owner.blocks > owner.gpu_blocks:
                 held = self._walk(owner, hashes, gpu)
             else:
@@ -267,11 +268,11 @@ class PrefixIndex:
         return Held(gpu_blocks=min(gpu, blocks), blocks=blocks, suspects=suspects)
 
     def sweep(self, budget: int) -> bool:
-        """Wipe about `budget` blocks of cleared owners; True while some are left."""
+        """Free about `budget` entries of cleared owners; True while some are left."""
         entries = self._table.entries
         left = self._table.sweep(budget)
         self._charge(self._table.entries - entries, 0)
-        return left
+        return left or self.waste.free(budget)
 
 
 class Indexes:
@@ -279,13 +280,15 @@ class Indexes:
 
     def __init__(self, *, limit_bytes: int) -> None:
         self.memory = Memory(limit_bytes)
+        self._waste = Waste()
         self._indexes: dict[tuple[str, int], PrefixIndex] = {}
 
     def get(self, model: str, block_size: int) -> PrefixIndex:
         """The index of a model's blocks of this size, made at the first call."""
-        key = (model, block_size)
+        key, memory, waste = (model, block_size), self.memory, self._waste
         if key not in self._indexes:
-            self._indexes[key] = PrefixIndex(block_size=block_size, memory=self.memory)
+            index = PrefixIndex(block_size=block_size, memory=memory, waste=waste)
+            self._indexes[key] = index
         return self._indexes[key]
 
     @property
@@ -294,6 +297,5 @@ class Indexes:
         return list(self._indexes.values())
 
     def sweep(self, budget: int) -> bool:
-        """Sweep each index by about `budget` blocks; True while some are left."""
-        left = [index.sweep(budget) for index in self._indexes.values()]
-        return any(left)
+        """Sweep about `budget` blocks of one index; True while some may be left."""
+        return any(index.sweep(budget) for index in self._indexes.values())

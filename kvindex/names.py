@@ -10,7 +10,7 @@ Not here: events, orphans and bounds (`holder.py`).
 
 from collections.abc import Sequence
 
-from kvindex.engine_blocks import EngineBlocks, Maps, Waste
+from kvindex.engine_blocks import EngineBlocks, Maps
 from kvindex.events import EngineHash
 from kvindex.shelf import Shelf
 
@@ -23,7 +23,6 @@ class Names:
     def __init__(self, shelf: Shelf) -> None:
         self.maps = Maps()
         self._shelf = shelf
-        self._waste = Waste()
 
     def note(
         self,
@@ -112,15 +111,15 @@ class Names:
         return budget
 
     def clear(self) -> None:
-        """No name means anything; memory is given back by `tidy`."""
+        """No name means anything; memory is given back by `PrefixIndex.sweep`."""
         if self._shelf.owner.blocks <= _SMALL:  # saves the index a sweep
             for blocks in self.maps.values():
                 for own in (*blocks.own.values(), *blocks.previous.values()):
                     self._shelf.remove(own, on_gpu=blocks.on_gpu)
-        for blocks in self.maps.values():
-            self._waste.add(blocks)
-        self.maps = Maps()
+        self.discard()
 
-    def tidy(self, budget: int) -> bool:
-        """Free `budget` entries of maps no longer used; True while some are left."""
-        return self._waste.free(budget)
+    def discard(self) -> None:
+        """Forget all names, whatever becomes of the blocks."""
+        for blocks in self.maps.values():
+            self._shelf.index.waste.add(*blocks.tables)
+        self.maps = Maps()

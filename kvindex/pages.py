@@ -177,8 +177,17 @@ class PageShelf:
 
     def clear(self) -> None:
         """Nothing is held any more."""
-        self._pages, self._blocks_of, self._prepared = {}, {}, {}
+        self._discard()
         self.index.clear(self.owner)
+
+    def retire(self) -> None:
+        """The owner is gone."""
+        self._discard()
+        self.index.retire(self.owner)
+
+    def _discard(self) -> None:
+        self.index.waste.add(self._pages, self._blocks_of, self._prepared)
+        self._pages, self._blocks_of, self._prepared = {}, {}, {}
 
 
 def _goes_on(start: int, page: _Page | None) -> tuple[int, _Page | None]:

@@ -22,6 +22,10 @@ from kvindex.standing import Standing
 log = logging.getLogger(__name__)
 
 
+_BYTES_PER_BLOCK = 128
+"""To decode so much takes as long as to apply a block."""
+
+
 class Reader:
     """Decodes batches and lets their events change the index."""
 
@@ -55,6 +59,7 @@ class Reader:
         except UndecodableBatch:
             self.undecodable("batch")
             return
+        yield len(payload) // _BYTES_PER_BLOCK
         for reason in batch.undecodable:
             self.undecodable(reason)
         holder = self._intake.holder

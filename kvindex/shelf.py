@@ -45,6 +45,9 @@ class Shelf(Protocol):
     def clear(self) -> None:
         """As `PrefixIndex.clear`."""
 
+    def retire(self) -> None:
+        """As `PrefixIndex.retire`."""
+
 
 class BlockShelf:
     """Blocks go to the index as the engine cuts them."""
@@ -88,6 +91,10 @@ class BlockShelf:
     def clear(self) -> None:
         """Nothing is held any more."""
         self.index.clear(self.owner)
+
+    def retire(self) -> None:
+        """The owner is gone."""
+        self.index.retire(self.owner)
 
 
 def shelf_for(
