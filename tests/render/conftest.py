@@ -43,4 +43,4 @@ def sglang(qwen3: Path) -> Renderer:
 def oss(tmp_path_factory: pytest.TempPathFactory) -> Renderer:
     """gpt-oss's renderer as vLLM, on the day of its captures."""
     path = gpt_oss.save(tmp_path_factory.mktemp("gpt_oss"))
-    return Renderer.load(path, clock=lambda: gpt_oss.DAY)
+    return Renderer.load(path, encoder="tokenizers", clock=lambda: gpt_oss.DAY)

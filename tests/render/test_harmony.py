@@ -28,10 +28,6 @@ USER = {"role": "user", "content": "hi"}
 MARKS = "<|start|><|end|><|message|><|channel|>"
 
 
-def _today() -> float:
-    return gpt_oss.DAY
-
-
 TEXTS = st.lists(
     st.one_of(
         st.sampled_from([*gpt_oss.SPECIAL.values(), "<|", "|>", " to=", "it's ", "\n"]),
@@ -68,8 +64,8 @@ def _message(turn: Turn) -> Any:
 def encoders(oss: Renderer) -> list[Encoder]:
     """Its tokenizer in each library."""
     file = oss.model.tokenizer_file
-    plain = Encoder.load(file, encoder="tokenizers", cache_bytes=1 << 20, written=MARKS)
-    return [oss._encoder, plain]
+    fast = Encoder.load(file, encoder="fastokens", cache_bytes=1 << 20, written=MARKS)
+    return [oss._encoder, fast]
 
 
 @pytest.fixture(scope="module")
@@ -189,11 +185,12 @@ def test_the_environment_is_left_alone(
     encoders: list[Encoder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The variable the library is told its vocabulary by is as it was."""
+    vocabulary = encoders[0].vocabulary()
     monkeypatch.setenv(BASE, "mine")
-    Harmony(encoders[0], clock=_today)
+    _encoding(library, vocabulary)
     assert os.environ[BASE] == "mine"
     monkeypatch.delenv(BASE)
-    Harmony(encoders[0], clock=_today)
+    _encoding(library, vocabulary)
     assert BASE not in os.environ
 
 
