@@ -39,9 +39,7 @@ ROUTED: Mapping[str, Kind] = {
     RESPONSES: "responses",
 }
 """How the body of each inference endpoint is rendered."""
-SIGNATURES = frozenset(
-    {"Content-MD5", "Digest", "Content-Digest", "Repr-Digest", "Signature"}
-)
+SIGNATURES = ("Content-MD5", "Digest", "Content-Digest", "Repr-Digest", "Signature")
 """Headers that hold for the client's very bytes: these are not added to."""
 
 
@@ -132,7 +130,7 @@ class Handlers:
             # The worker's to read; it is not decompressed here.
             described = self._describer.unrendered(len(body), Peeked(), ENCODED_BODY)
             return Described(described)
-        editable = SIGNATURES.isdisjoint(request.headers)
+        editable = not any(name in request.headers for name in SIGNATURES)
         return await self._describer.describe(
             body, await peek(body), kind, editable=editable
         )
