@@ -45,10 +45,8 @@ class PrefixIndex:
         waste: Waste | None = None,
     ) -> None:
         self.block_size = block_size
-        self.limit_blocks = limit_blocks
-        self.refused = 0
-        self.memory = memory or Memory(sys.maxsize)
-        self.waste = waste or Waste()
+        self.limit_blocks, self.refused = limit_blocks, 0
+        self.memory, self.waste = memory or Memory(sys.maxsize), waste or Waste()
         self._holdings_bytes, self._until_sample = 0, SAMPLE
         self._table = BitTable()
 
@@ -270,9 +268,9 @@ class PrefixIndex:
     def sweep(self, budget: int) -> bool:
         """Free about `budget` entries of cleared owners; True while some are left."""
         entries = self._table.entries
-        left = self._table.sweep(budget)
+        left = self._table.sweep(budget) or self.waste.free(budget)
         self._charge(self._table.entries - entries, 0)
-        return left or self.waste.free(budget)
+        return left
 
 
 class Indexes:

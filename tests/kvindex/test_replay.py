@@ -1,0 +1,302 @@
+"""Recovery by replay: what is asked, what waits, and what its outcome means."""
+
+import pytest
+
+from kvindex.events import KVEvent
+from kvindex.feed import FeedSettings
+from kvindex.replay import HELD_BATCHES
+from kvindex.standing import FeedState
+from tests.kvindex.engine import CLEARED, Stream, payload, removed, stored
+
+
+class Recovering(Stream):
+    """A stream whose worker keeps its batches, as a replay socket does."""
+
+    def __init__(self) -> None:
+        super().__init__(block_size=16, settings=FeedSettings())
+        self.feed.can_replay = True
+        self.kept: dict[int, bytes] = {}
+
+    def publish(self, *events: KVEvent, lose: bool = False) -> None:
+        """The next batch, kept; received or lost."""
+        self.kept[self.next] = payload(*events)
+        if not lose:
+            self.feed.receive(self.next, self.kept[self.next])
+        self.next += 1
+
+    def replay(self, *, complete: bool = True, limit: int = 10_000) -> int:
+        """Do what a replay client does; how often it asked."""
+        asked = 0
+        while (start := self.feed.replay_from) is not None and asked < 5:
+            self.feed.replaying(start)
+            asked += 1
+            for sequence in sorted(self.kept):
+                if start <= sequence < limit:
+                    self.feed.replayed(sequence, self.kept[sequence])
+            self.feed.replay_ended(complete)
+        return asked
+
+    def restart(self) -> None:
+        """The worker is another process, and nobody says so."""
+        self.kept.clear()
+        self.next = 0
+
+
+def test_a_gap_is_mended_by_one_replay() -> None:
+    """Sequence 1, 2, 5: asked from the last seen batch inclusive, live and complete."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.publish(stored(2, parent=1))
+    stream.publish(stored(3, parent=2), lose=True)
+    stream.publish(removed(3), stored(4, parent=2), lose=True)
+    stream.publish(stored(5, parent=4))
+    feed = stream.feed
+    assert (feed.state, feed.replay_from, feed.last_sequence) == ("replaying", 1, 1)
+    assert (feed.counters.gaps, stream.held(1, 2, 4, 5)) == (0, 2)
+    assert stream.replay() == 1
+    assert (feed.state, feed.complete, feed.reason) == ("live", True, "")
+    assert (stream.held(1, 2, 4, 5), stream.held(1, 2, 3)) == (4, 2)
+    assert (feed.counters.replayed, feed.counters.restarts) == (3, 0)
+    assert (stream.owner.suspect_blocks, feed.last_sequence) == (0, 4)
+
+
+def test_gap_without_a_replay_source_is_counted_and_doubted() -> None:
+    """Two batches missed, what was held is in doubt."""
+    stream = Stream(block_size=16)
+    stream.send(stored(1))
+    stream.lose(2)
+    stream.send(stored(2))
+    feed = stream.feed
+    assert (feed.state, feed.counters.missed_batches) == ("degraded", 2)
+    assert feed.replay_from is None
+
+
+def test_recovered_batches_ahead_of_the_live_socket_cause_one_recovery() -> None:
+    """The replay runs to 140 while the live socket is at 101: those 40 are known."""
+    stream = Recovering()
+    for block in range(99):
+        stream.publish(stored(block))
+    stream.publish(stored(99), lose=True)
+    stream.publish(stored(100))
+    for block in range(101, 141):
+        stream.kept[stream.next] = payload(stored(block))
+        stream.next += 1
+    assert stream.replay() == 1
+    for sequence in range(101, 141):
+        stream.feed.receive(sequence, stream.kept[sequence])
+    stream.publish(stored(141))
+    feed = stream.feed
+    assert (feed.state, feed.complete, feed.counters.gaps) == ("live", True, 0)
+    assert (feed.counters.replayed, feed.counters.restarts) == (42, 0)
+    assert (stream.owner.blocks, feed.replay_from) == (142, None)
+
+
+def test_a_late_join_learns_what_was_stored_before() -> None:
+    """A fresh gateway asks from 0 as soon as it is connected."""
+    stream = Recovering()
+    for block in range(1, 50):
+        stream.publish(stored(block, parent=block - 1 or None), lose=True)
+    stream.feed.connected()
+    assert (stream.feed.state, stream.feed.replay_from) == ("replaying", 0)
+    assert stream.replay() == 1
+    assert (stream.feed.state, stream.feed.complete) == ("live", True)
+    stream.publish(stored(50, parent=49))
+    assert stream.held(*range(1, 51)) == 50
+
+
+def test_a_late_join_without_a_connection_event_asks_at_its_first_batch() -> None:
+    """What the worker's buffer no longer has is not known: live, not complete."""
+    stream = Recovering()
+    for block in range(1, 9):
+        stream.publish(stored(block, parent=block - 1 or None), lose=True)
+    del stream.kept[0]
+    stream.publish(stored(9, parent=8))
+    assert stream.feed.replay_from == 0
+    assert stream.replay() == 1
+    feed = stream.feed
+    assert (feed.state, feed.complete, feed.last_sequence) == ("live", False, 8)
+    assert (feed.orphans, stream.held(1)) == (8, 0)
+
+
+def test_nothing_published_yet() -> None:
+    """The replay of a new worker is empty."""
+    stream = Recovering()
+    stream.feed.connected()
+    assert stream.replay() == 1
+    assert (stream.feed.state, stream.feed.reason) == ("live", "no batch yet")
+    stream.publish(stored(1))
+    assert stream.feed.complete
+
+
+@pytest.mark.parametrize("after", [1, 3, 4, 9])
+def test_a_restart_whose_first_live_batch_is_higher(after: int) -> None:
+    """Its numbers went past ours while nobody listened: the replay shows it."""
+    stream = Recovering()
+    for block in range(4):
+        stream.publish(stored(block))
+    stream.restart()
+    for block in range(50, 50 + after):
+        stream.publish(stored(block), lose=True)
+    stream.feed.disconnected("connection lost")
+    stream.feed.connected()
+    assert stream.feed.replay_from == 3
+    assert stream.replay() == 2
+    feed = stream.feed
+    assert (feed.state, feed.complete, feed.counters.restarts) == ("live", True, 1)
+    assert (stream.owner.blocks, stream.held(0), stream.held(50)) == (after, 0, 1)
+    assert stream.emptied == 1
+
+
+def test_a_lost_connection_that_missed_nothing() -> None:
+    """The replay returns just the last batch: live at once."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.feed.disconnected("connection lost")
+    assert stream.owner.suspect_blocks == 1
+    stream.feed.connected()
+    assert stream.replay() == 1
+    assert (stream.feed.state, stream.feed.complete) == ("live", True)
+    assert stream.owner.suspect_blocks == 0
+
+
+def test_a_replay_that_does_not_end_is_no_restart() -> None:
+    """What is held stays, in doubt; the live batch is a gap; no other is asked soon."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.publish(stored(2), lose=True)
+    stream.publish(stored(3))
+    assert stream.replay(complete=False, limit=0) == 1
+    feed = stream.feed
+    assert (feed.state, feed.complete, feed.counters.restarts) == ("degraded", False, 0)
+    assert (stream.held(1), stream.held(3), feed.counters.missed_batches) == (1, 1, 1)
+    assert stream.owner.suspect_blocks == 1
+    stream.publish(stored(4), lose=True)
+    stream.publish(stored(5))
+    assert feed.replay_from is None
+    stream.clock.now += feed.settings.replay_pause_s
+    stream.publish(stored(6), lose=True)
+    stream.publish(stored(7))
+    assert feed.replay_from == 4
+
+
+def test_a_part_of_a_replay_is_used() -> None:
+    """It was cut off behind batch 2: only what follows is missed."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    for block in (2, 3, 4):
+        stream.publish(stored(block), lose=True)
+    stream.publish(stored(5))
+    stream.replay(complete=False, limit=3)
+    assert stream.held(2) == stream.held(3) == stream.held(5) == 1
+    assert stream.feed.counters.missed_batches == 1
+    assert stream.owner.suspect_blocks == 3
+
+
+def test_nobody_asks() -> None:
+    """A replay that is wanted for too long is given up."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.lose()
+    stream.publish(stored(2))
+    stream.clock.now += stream.feed.settings.replay_limit_s
+    stream.feed.tick()
+    assert (stream.feed.state, stream.held(2)) == ("degraded", 1)
+
+
+def test_waiting_batches_are_bounded() -> None:
+    """Beyond the bound the replay is given up, and nothing is lost of what waited."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.lose()
+    for block in range(HELD_BATCHES + 1):
+        stream.publish(stored(10 + block))
+    assert stream.feed.state == "degraded"
+    assert stream.owner.blocks == HELD_BATCHES + 2
+
+
+def test_a_restart_during_a_replay() -> None:
+    """The live socket goes back: what waited is gone, the replay means nothing."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.publish(stored(2), lose=True)
+    stream.publish(stored(3))
+    old = dict(stream.kept)
+    stream.feed.replaying(0)
+    stream.restart()
+    stream.publish(stored(50))
+    for sequence, content in old.items():
+        stream.feed.replayed(sequence, content)
+    stream.feed.replay_ended(True)
+    assert (stream.feed.state, stream.feed.complete) == ("live", True)
+    assert (stream.owner.blocks, stream.held(50)) == (1, 1)
+
+
+def test_a_live_batch_unlike_the_replayed_one_is_a_restart() -> None:
+    """The same number, other bytes: another process since the replay."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.publish(stored(2), lose=True)
+    stream.publish(stored(3))
+    stream.publish(stored(4), lose=True)
+    stream.replay()
+    stream.kept = {3: payload(stored(50))}
+    stream.feed.receive(3, stream.kept[3])
+    assert (stream.feed.counters.restarts, stream.feed.replay_from) == (1, 0)
+    stream.replay()
+    assert (stream.held(1), stream.held(50)) == (0, 1)
+
+
+def test_a_clearing_within_a_replay() -> None:
+    """Empty, and complete from there on; it goes on to recover until the end."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.publish(CLEARED, stored(2), lose=True)
+    stream.publish(stored(3, parent=2))
+    feed = stream.feed
+    feed.replaying(0)
+    feed.replayed(0, stream.kept[0])
+    feed.replayed(1, stream.kept[1])
+    assert (feed.state, stream.held(1)) == (FeedState.REPLAYING, 0)
+    feed.replay_ended(True)
+    assert (feed.state, feed.complete) == ("live", True)
+    assert stream.held(2, 3) == 2
+
+
+def test_replayed_batches_out_of_place_change_nothing() -> None:
+    """Without a replay, or before the last one seen."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.publish(stored(2))
+    stream.feed.replayed(0, payload(stored(9)))
+    stream.feed.replay_ended(True)
+    stream.feed.replaying(1)
+    stream.feed.replayed(0, payload(stored(9)))
+    stream.feed.replayed(1, stream.kept[1])
+    stream.feed.replay_ended(True)
+    assert (stream.owner.blocks, stream.feed.state) == (2, "live")
+
+
+def test_a_restart_told_by_its_start_time_asks_from_zero() -> None:
+    """The monitor was first: what the new process stored is learnt."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.restart()
+    stream.publish(stored(50), lose=True)
+    stream.feed.restarted("process start time changed")
+    assert stream.feed.replay_from == 0
+    stream.replay()
+    assert (stream.held(1), stream.held(50)) == (0, 1)
+    assert (stream.feed.state, stream.feed.complete) == ("live", True)
+
+
+def test_the_connection_is_lost_while_replaying() -> None:
+    """What waited is applied as it is, and the doubt goes on; the next one may ask."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.publish(stored(2), lose=True)
+    stream.publish(stored(3))
+    stream.feed.replaying(0)
+    stream.feed.disconnected("connection lost")
+    assert (stream.feed.state, stream.held(3)) == ("degraded", 1)
+    stream.feed.connected()
+    assert stream.feed.replay_from == 2
