@@ -50,6 +50,27 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process and all that it started, in MB (Linux)."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = status.read_text().rpartition(")")[2].split()
+            parents[int(status.parent.name)] = int(fields[1])
+    family = {pid}
+    while more := {child for child, of in parents.items() if of in family} - family:
+        family |= more
+    return sum(map(_resident_kb, family)) / 1024
+
+
+def _resident_kb(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+    return 0
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """The value that `share` of the sorted values do not exceed."""
     ordered = sorted(values)
