@@ -18,6 +18,7 @@ def load_renderer(config: SharedConfig, source: str, profile: str) -> Renderer:
             source,
             profile=profile,
             encoder=config.encoder,
+            verify_encoder=config.verify_encoder,
             tokenizer=config.tokenizer,
             tokenizer_mode=config.tokenizer_mode,
             revision=config.revision,

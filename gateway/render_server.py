@@ -7,6 +7,7 @@ from aiohttp import web
 
 from gateway import answers, server_info
 from gateway.access import check_api_key
+from gateway.encoder_counters import encoder_counters
 from gateway.errors import ConfigError, NotFound
 from gateway.fingerprints import Fingerprints
 from gateway.guard import Guard, Handler
@@ -28,6 +29,7 @@ class RenderServer:
         self.metrics = ServerMetrics()
         self.service = _load(config)
         renderer = self.service.renderer
+        self.metrics.watch(encoder_counters(lambda: [renderer]))
         self.fingerprints = Fingerprints(
             config, loaded=lambda: [renderer], find=lambda _: renderer
         )

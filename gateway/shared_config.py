@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.options import MIB, SECONDS, option
 from gateway.parser_names import reasoning_parser_name, tool_parser_name
-from gateway.values import json_object, port_number, positive, size, whole
+from gateway.values import fraction, json_object, port_number, positive, size, whole
 
 Port = Annotated[
     int, option("port to listen on, 0 for any", metavar="N", parse=port_number)
@@ -57,6 +57,15 @@ class SharedConfig(msgspec.Struct, frozen=True, kw_only=True):
         Literal["auto", "fastokens", "tokenizers"],
         option("what turns text into ids; auto: fastokens if it passes its self-test"),
     ] = "auto"
+    verify_encoder: Annotated[
+        float,
+        option(
+            "share of texts that are encoded again by tokenizers, beside the requests; "
+            "if the ids differ it is the encoder from then on; 0: none",
+            metavar="SHARE",
+            parse=fraction,
+        ),
+    ] = 0.001
     chat_template: Annotated[
         str | None,
         option("chat template, a file or its text", metavar="FILE_OR_TEXT"),

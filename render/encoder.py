@@ -2,67 +2,49 @@
 
 Two libraries that give the same ids: tokenizers, the reference, and fastokens, which is
 ten to eighty times faster but does not load every tokenizer. fastokens is used where it
-loads one and passes a self-test against the reference. Both let other threads run while
-they encode. Ids are unsigned 32-bit little-endian.
-
-Threads are the caller's: the two libraries' own parallelism is switched off below, as
-several requests are encoded at once and a pool of all cores would starve the rest.
+loads one and passes a self-test against the reference, and a share of what it encodes
+may be checked all along (`verify.py`). Ids are unsigned 32-bit little-endian.
 """
 
 import logging
-import os
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
-
-# Read by the libraries when they are first used; what the user has set is kept.
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("RAYON_NUM_THREADS", "1")
 
 from tokenizers import AddedToken, Tokenizer
 
-try:
-    import fastokens
-except ImportError:  # there is none for this platform
-    fastokens = None
-
 from kvindex.blocks import pack_ids, unpack_ids
 from render.errors import ModelNotFound, Unrenderable
+from render.libraries import Fastokens, Library, Tokenizers, if_equal
 from render.rust import RustFailed, rust
-from render.segments import SegmentCache, safe_cuts
-from render.selftest import differing_probe
+from render.verify import Verification
 
 log = logging.getLogger(__name__)
 
-SLICE = 65_536
-"""Ids that are handled in one go: about a millisecond."""
 ENCODERS = ("auto", "fastokens", "tokenizers")
-
-
-class Library(Protocol):
-    """Encodes without adding special tokens."""
-
-    name: str
-
-    def encode(self, text: str) -> bytes:
-        """The ids of one text; may raise anything."""
-        ...
 
 
 class Encoder:
     """One model's tokenizer. Safe to use from several threads.
 
-    `name` is the library that encodes ("fastokens" or "tokenizers"), `added_ids` how
-    many ids are added where special tokens are asked for.
+    `added_ids` is how many ids are added where special tokens are asked for,
+    `mismatches` how many texts were found that the library encoded wrongly.
     """
 
-    def __init__(self, reference: Tokenizer, library: Library) -> None:
+    def __init__(
+        self,
+        reference: Tokenizer,
+        library: Library,
+        verification: Verification | None = None,
+    ) -> None:
         self._reference = reference
         self._library = library
+        self._verification = verification
+        self._switching = threading.Lock()
+        self.mismatches = 0
         self._before, self._after = _special_ids(reference)
-        self.name = library.name
         self.added_ids = len(self._before + self._after) // 4
         self.vocabulary_size: int = reference.get_vocab_size(with_added_tokens=True)
         added = reference.get_added_tokens_decoder()
@@ -73,20 +55,27 @@ class Encoder:
 
     @classmethod
     def load(
-        cls, file: Path, *, encoder: str, cache_bytes: int, written: str
+        cls,
+        file: Path,
+        *,
+        encoder: str,
+        cache_bytes: int,
+        written: str,
+        verified: float = 0.0,
     ) -> "Encoder":
         """Load a tokenizer.json.
 
         `encoder` is one of ENCODERS, `cache_bytes` bounds the segment cache (0: none),
-        `written` is the text of the chat templates. Raises ModelNotFound if the file
-        is no tokenizer, or not one for the encoder asked for.
+        `written` is the text of the chat templates. `verified` is the share of texts
+        that the reference encodes again (`verify.py`). Raises ModelNotFound if the
+        file is no tokenizer, or not one for the encoder asked for.
         """
         if encoder not in ENCODERS:
             raise ModelNotFound(f"no encoder {encoder!r}: one of {', '.join(ENCODERS)}")
         with ThreadPoolExecutor(1) as beside:
-            fast: Future[_Fastokens] | None = None
+            fast: Future[Fastokens] | None = None
             if encoder != "tokenizers":
-                fast = beside.submit(_Fastokens, file, cache_bytes)
+                fast = beside.submit(Fastokens, file, cache_bytes)
             try:
                 reference = rust(lambda: Tokenizer.from_file(str(file)))
             except RustFailed as error:
@@ -95,22 +84,35 @@ class Encoder:
             reference.no_padding()
             library: Library | None = None
             if fast is not None:
-                library = _if_equal(fast, reference, file)
+                library = if_equal(fast, reference, file)
         if library is None and encoder == "fastokens":
             raise ModelNotFound(f"fastokens cannot be used for {file}")
         if library is None:
-            library = _Tokenizers(reference, cache_bytes, written)
-        return cls(reference, library)
+            library = Tokenizers(reference, cache_bytes, written)
+        return cls(reference, library, Verification(reference, share=verified))
+
+    @property
+    def name(self) -> str:
+        """The library that encodes: "fastokens" or "tokenizers"."""
+        return self._library.name
+
+    @property
+    def checked(self) -> int:
+        """How many texts the reference has encoded again."""
+        return 0 if self._verification is None else self._verification.checked
 
     def encode(self, text: str, *, add_special_tokens: bool) -> bytes:
         """The ids of a text, with what the tokenizer adds around it (BOS) or without.
 
         Raises Unrenderable("tokenizer_error").
         """
+        library = self._library
         try:
-            ids = rust(lambda: self._library.encode(text))
+            ids = rust(lambda: library.encode(text))
         except RustFailed as error:
             raise Unrenderable("tokenizer_error", str(error)) from error
+        if self._verification is not None and not library.is_reference:
+            self._verification.offer(text, ids, lambda: self._distrust(library))
         return self.surround(ids) if add_special_tokens else ids
 
     @cached_property
@@ -154,6 +156,19 @@ class Encoder:
         """Add the special tokens of the tokenizer's post-processor to ids."""
         return self._before + ids + self._after
 
+    def _distrust(self, library: Library) -> None:
+        """Encode with the reference alone from now on: a library gave other ids."""
+        with self._switching:
+            self.mismatches += 1
+            if self._library is not library:
+                return
+            self._library = Tokenizers(self._reference, 0, "")
+        log.error(
+            "%s gave other ids than tokenizers for a text in production; the model's "
+            "texts are encoded by tokenizers alone until a restart",
+            "the segment cache" if library.name == "tokenizers" else library.name,
+        )
+
     def decode(
         self, token_ids: bytes | Sequence[int], *, skip_special_tokens: bool
     ) -> str:
@@ -165,82 +180,6 @@ class Encoder:
             token_ids = pack_ids(token_ids)
         ids = unpack_ids(token_ids)
         return self._reference.decode(ids, skip_special_tokens=skip_special_tokens)
-
-
-class _Tokenizers:
-    """Hugging Face's tokenizers, behind our segment cache."""
-
-    name = "tokenizers"
-
-    def __init__(self, tokenizer: Tokenizer, cache_bytes: int, written: str) -> None:
-        self._tokenizer = tokenizer
-        added = tokenizer.get_added_tokens_decoder().values()
-        cuts = safe_cuts(added, written) if cache_bytes else None
-        self._cache = cuts and SegmentCache(cuts, limit_bytes=cache_bytes)
-
-    def encode(self, text: str) -> bytes:
-        if self._cache is None:
-            return self._encode_all([text])[0]
-        return self._cache.encode(text, self._encode_all)
-
-    def _encode_all(self, texts: Sequence[str]) -> list[bytes]:
-        # Unlike `encode`, this lets other threads run.
-        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return [_packed(encoding.ids) for encoding in encodings]
-
-
-def _packed(ids: list[int]) -> bytes:
-    """Pack ids, and free them, in slices: other threads wait for each such call."""
-    packed = b"".join(
-        pack_ids(ids[start : start + SLICE]) for start in range(0, len(ids), SLICE)
-    )
-    while ids:
-        del ids[-SLICE:]
-    return packed
-
-
-class _Fastokens:
-    """fastokens, with its own segment cache."""
-
-    name = "fastokens"
-
-    def __init__(self, file: Path, cache_bytes: int) -> None:
-        if fastokens is None:
-            raise RustFailed("not installed")
-        self._tokenizer = fastokens.Tokenizer.from_file(str(file))
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        self._cache_bytes = cache_bytes
-        self.forget()
-
-    def encode(self, text: str) -> bytes:
-        ids: bytes = self._tokenizer.encode_batch_flat([text])[0]
-        return ids
-
-    def forget(self) -> None:
-        """Empty the segment cache."""
-        self._tokenizer.enable_segment_cache(self._cache_bytes)
-
-
-def _if_equal(
-    loading: "Future[_Fastokens]", reference: Tokenizer, file: Path
-) -> _Fastokens | None:
-    """fastokens, if it loads this tokenizer and gives the reference's ids."""
-    try:
-        fast = rust(loading.result)
-        different = rust(lambda: differing_probe(reference, fast.encode))
-    except RustFailed as error:
-        log.info("fastokens cannot load %s, using tokenizers: %s", file, error)
-        return None
-    if different is not None:
-        log.warning(
-            "fastokens differs from tokenizers for %s, using tokenizers: probe %r",
-            file,
-            different[:80],
-        )
-        return None
-    fast.forget()
-    return fast
 
 
 def _special_ids(reference: Tokenizer) -> tuple[bytes, bytes]:

@@ -84,14 +84,16 @@ class Renderer:
         tokenizer_mode: str = "auto",
         revision: str | None = None,
         segment_cache_bytes: int = 64 * MiB,
+        verify_encoder: float = 0.0,
         clock: Callable[[], float] = time.time,
     ) -> "Renderer":
         """Load a model directory, or a hub id from the local cache; takes a second.
 
         The chat template options are those of the worker, `switches` names what its
         release of transformers does to messages (`switches.py`). `encoder` is "auto",
-        "fastokens" or "tokenizers"; `clock` (epoch seconds) is what templates that
-        print the date read. Raises ModelNotFound.
+        "fastokens" or "tokenizers", `verify_encoder` the share of texts that the
+        reference encodes again (`verify.py`); `clock` (epoch seconds) is what prompts
+        with the date in them read. Raises ModelNotFound.
         """
         _check_one_of("profile", profile, PROFILES)
         _check_one_of("content format", chat_template_content_format, CONTENT_FORMATS)
@@ -105,6 +107,7 @@ class Renderer:
             encoder=encoder,
             cache_bytes=segment_cache_bytes,
             written=templates.sources() + written_marks(model),
+            verified=verify_encoder,
         )
         return cls(
             model=model,
@@ -139,6 +142,11 @@ class Renderer:
     def encoder_name(self) -> str:
         """The library that encodes: "fastokens" or "tokenizers"."""
         return self._encoder.name
+
+    @property
+    def encoder_checks(self) -> tuple[int, int]:
+        """How many texts were encoded again by the reference, and how many wrongly."""
+        return self._encoder.checked, self._encoder.mismatches
 
     @property
     def server_template(self) -> str | None:

@@ -11,8 +11,9 @@ from tokenizers import AddedToken, Tokenizer
 
 from kvindex.blocks import pack_ids, unpack_ids
 from render import ModelNotFound, Unrenderable
-from render import encoder as module
-from render.encoder import SLICE, Encoder, _packed
+from render import libraries as module
+from render.encoder import Encoder
+from render.libraries import SLICE, _packed
 from render.selftest import TEXTS, differing_probe
 from tests.render import models
 
