@@ -71,7 +71,9 @@ class Gateway:
             self.pool.add(spec)
         self.renderers = Renderers(config)
         self.renderers.load_configured()
-        self.forwarding = Forwarding(self.pool, config.forward_when)
+        renders = config.render != "never"
+        when = config.forward_when if renders else "never"
+        self.forwarding = Forwarding(self.pool, when)
         self.router = Router(
             self.pool,
             POLICIES[config.policy](random.Random()),

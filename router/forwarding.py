@@ -31,6 +31,7 @@ When = Literal["all", "chosen", "never"]
 Withheld = Literal[
     "switched_off",
     "no_workers",
+    "not_rendered",
     "worker_blocked",  # a worker for the model is not proven
     "shape_not_proven",  # what the request needs was not compared with this worker
     "mode_in_prompt",  # a parser of a worker would have to read it in the text
@@ -97,13 +98,17 @@ class Forwarding:
         """
         prompt = request.forwardable.get(chosen.profile)
         if prompt is None:
-            return request.no_ids or "worker_blocked"
+            return request.no_ids or _nothing_to_send(chosen)
         if prompt.never is not None:
             return prompt.never
         if self.when == "never":
             return "switched_off"
         others = self._pool.serving(request.model) if self.when == "all" else ()
         return _against(prompt, chosen, others)
+
+
+def _nothing_to_send(chosen: Worker) -> Withheld:
+    return "worker_blocked" if isinstance(chosen.proof, Blocker) else "not_rendered"
 
 
 def _against(

@@ -1,11 +1,13 @@
 """One body, several engines: each profile's own ids, in its workers' blocks."""
 
+import itertools
+import json
 from typing import Any
 
 import pytest
 
 from gateway.prompt import Kind, render
-from kvindex.blocks import chain
+from kvindex.blocks import chain, unpack_ids
 from render import Renderer, Unrenderable
 
 PARTS = {
@@ -82,3 +84,89 @@ def test_other_bodies(
     assert prompt.count == count
     (rendering,) = prompt.blocks.values()
     assert rendering.token_count == len(prompt.rendered) >= 3
+
+
+def test_ids_are_made_ready_where_they_are_wanted(renderer: Renderer) -> None:
+    """In each engine's own field, by its own rules; and for no other profile."""
+    renderers = of(renderer, "sglang", "trtllm", "vllm")
+    body = json.dumps(PARTS).encode()
+    prompt = render(
+        renderers, body, "chat", keys=KEYS, root=ROOT, forward={"vllm", "sglang"}
+    )
+    assert prompt.ids.keys() == prompt.forwardable.keys() == {"vllm", "sglang"}
+    for profile, ids in prompt.ids.items():
+        sent = json.loads(ids.into(body))
+        for name in renderers[profile].answers.ids_field:
+            sent = sent[name]
+        assert sent == unpack_ids(renderers[profile].render_chat(PARTS).token_ids)
+        assert prompt.forwardable[profile].features == {"parts"}
+        assert prompt.forwardable[profile].never is None
+        assert not prompt.forwardable[profile].shows_mode
+
+
+@pytest.mark.parametrize(
+    ("fields", "never"),
+    [
+        ({"echo": True}, "echo"),
+        ({"kv_transfer_params": {}, "input_ids": [1]}, "own_ids"),
+        ({"kv_transfer_params": 5}, "unknown_field"),
+    ],
+)
+def test_ids_that_never_go(
+    renderer: Renderer, fields: dict[str, Any], never: str
+) -> None:
+    """They are not even written; blocks are there all the same."""
+    body = json.dumps(PARTS | fields).encode()
+    prompt = render(
+        of(renderer, "vllm"), body, "chat", keys=KEYS, root=ROOT, forward={"vllm"}
+    )
+    assert prompt.ids == {}
+    assert prompt.forwardable["vllm"].never == never
+    assert prompt.blocks
+
+
+def test_a_field_that_is_named_twice(renderer: Renderer) -> None:
+    """Which one an engine reads is not known: none for that engine; others get them."""
+    body = (
+        b'{"kv_transfer_params":{},"kv_transfer_params":{},'
+        + (json.dumps(PARTS).encode()[1:])
+    )
+    profiles = {"vllm", "sglang"}
+    renderers = of(renderer, *sorted(profiles))
+    prompt = render(renderers, body, "chat", keys=KEYS, root=ROOT, forward=profiles)
+    assert prompt.forwardable["vllm"].never == "ids_field"
+    assert prompt.ids.keys() == {"sglang"}
+
+
+def test_a_mode_is_seen_in_the_text(renderer: Renderer) -> None:
+    """A template that closes the thinking at once tells a parser its mode."""
+    off = {"chat_template_kwargs": {"enable_thinking": False}}
+    for fields, shows in (({}, False), (off, True)):
+        body = json.dumps(PARTS | fields).encode()
+        prompt = render(
+            of(renderer, "vllm"), body, "chat", keys=KEYS, root=ROOT, forward={"vllm"}
+        )
+        assert prompt.forwardable["vllm"].shows_mode is shows
+
+
+def test_a_body_is_read_once_and_changed_by_nobody(renderer: Renderer) -> None:
+    """Every profile renders what the client wrote, whoever came before it."""
+    function = {"name": "tide", "arguments": '{"at": [1, {"b": null}]}'}
+    call = {"id": "1", "type": "function", "function": function}
+    tool = {"type": "function", "function": {"name": "tide", "strict": None}}
+    messages = [
+        {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},
+        *PARTS["messages"],
+        {"role": "assistant", "content": None, "reasoning": "x", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "high", "name": "tide"},
+        {"role": "assistant", "content": "It is "},
+    ]
+    body = json.dumps({"messages": messages, "tools": [tool]}).encode()
+    names = ("sglang", "trtllm", "vllm")
+    for order in itertools.permutations(names):
+        renderers = of(renderer, *order)
+        prompt = render(renderers, body, "chat", keys=(), root=ROOT, forward=names)
+        for profile, ids in prompt.ids.items():
+            alone = renderers[profile].render_chat(body).token_ids
+            assert json.loads(ids.encoded) == unpack_ids(alone)
+        assert prompt.ids.keys() == set(names)

@@ -128,9 +128,10 @@ def test_a_requests_own_reasons(when: When) -> None:
 
 def test_ids_of_another_profile_are_not_sent() -> None:
     """A worker whose profile was not rendered gets none."""
-    fleet, (worker,) = fleet_of(DIGEST)
-    worker.profile = "sglang"
-    assert against(fleet, worker) == "worker_blocked"
+    fleet, (worker, other) = fleet_of(DIGEST, DIFFERS)
+    worker.profile = other.profile = "sglang"
+    assert against(fleet, worker) == "not_rendered"
+    assert against(fleet, other) == "worker_blocked"
 
 
 def test_what_is_offered() -> None:
@@ -194,6 +195,6 @@ def test_a_workers_part_in_it() -> None:
 
 
 def test_the_words() -> None:
-    """Of three modes and five reasons."""
+    """Of three modes and six reasons."""
     assert get_args(When) == ("all", "chosen", "never")
-    assert len(WITHHELD) == len(set(WITHHELD)) == 5
+    assert len(WITHHELD) == len(set(WITHHELD)) == 6
