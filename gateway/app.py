@@ -17,6 +17,7 @@ from gateway.account import Accounts
 from gateway.admin import Admin
 from gateway.config import Config, worker_specs
 from gateway.describe import Describer
+from gateway.encoder_counters import encoder_counters
 from gateway.exchange import Timeouts
 from gateway.fingerprints import Fingerprints
 from gateway.gauges import Gauges
@@ -107,6 +108,7 @@ class Gateway:
         prover = Prover(config, self.renderers, self._probe_threads, self.fingerprints)
         self.proving = Proving(config, prover, self.monitor.facts)
         self.metrics.watch(Gauges(self.pool, self.indexes, self.forwarding).read)
+        self.metrics.watch(encoder_counters(lambda: self.renderers.loaded))
 
     async def start(self) -> web.Application:
         """Contact the workers once, start the background; the application to serve."""
