@@ -1,6 +1,7 @@
 """Proof of one worker, or the word for why there is none; over real sockets."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tests.running import MODEL, SIM, StartWorker
 
 UNREAD = {"reasoning_effort", "documents", "truncation", "tool_choice_none"}
 """What vLLM's /tokenize does not read."""
+DAY_S = 86_400.0
 OTHER = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
 """Another template than the model's."""
 
@@ -238,6 +240,29 @@ async def test_a_template_that_differs_in_one_shape(
     assert isinstance(found, Blocker)
     assert found.detail.startswith("probe tool_turns differs at position ")
     assert int(found.detail.rsplit(" ", 1)[1]) > 100
+
+
+async def test_a_template_that_prints_the_date(
+    start_worker: StartWorker,
+    prove: Prove,
+    renderers: Renderers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is equal where the days are; a day that began meanwhile is no difference."""
+    dated = "{{ strftime_now('%d %B %Y') }} " + OTHER
+    worker = await started(start_worker, chat_template=dated)
+    today, model = time.time(), worker.renderer.model.path
+    behind = [3 * DAY_S]
+
+    def clock() -> float:
+        return today - (behind.pop() if len(behind) > 1 else behind[0])
+
+    ours = Renderer.load(model, chat_template=dated, clock=clock)
+    monkeypatch.setattr(renderers, "find", lambda *_: ours)
+    found = await prove(worker.url)
+    assert reason(found) == "probe_differs"
+    behind[:] = [0.0, DAY_S]
+    assert isinstance(await prove(worker.url), Proof)
 
 
 @pytest.mark.parametrize(
