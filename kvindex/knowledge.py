@@ -74,6 +74,7 @@ class Knowledge:
         has_source: bool = True,
         on_change: Callable[[Feed], None] | None = None,
         decode: Callable[[bytes], EventBatch] = vllm.decode_batch,
+        missed_reason: str = "missed batches",
     ) -> "Knowledge":
         """A feed and a history that belong together."""
         history = History(capacity_blocks=capacity_blocks, clock=clock)
@@ -89,6 +90,7 @@ class Knowledge:
             on_restart=history.clear,
             on_gone=history.gone,
             decode=decode,
+            missed_reason=missed_reason,
         )
         return cls(feed=feed, history=history, clock=clock)
 
