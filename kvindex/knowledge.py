@@ -58,7 +58,7 @@ class Knowledge:
         self.feed = feed
         self.history = history
         self._clock = clock
-        self._sent_at: OrderedDict[int, float] = OrderedDict()
+        self._sent: OrderedDict[int, tuple[float, int]] = OrderedDict()
 
     @classmethod
     def open(
@@ -74,6 +74,7 @@ class Knowledge:
         has_source: bool = True,
         on_change: Callable[[Feed], None] | None = None,
         decode: Callable[[bytes], EventBatch] = vllm.decode_batch,
+        missed_reason: str = MISSED,
         missed_reason: str = "missed batches",
     ) -> "Knowledge":
         """A feed and a history that belong together."""
@@ -97,15 +98,15 @@ class Knowledge:
     def sent(self, hashes: Sequence[int]) -> None:
         """A request with these full blocks is sent to the owner now."""
         self.history.sent(hashes)
-        if hashes:
-            self._sent_at.setdefault(hashes[-1], self._clock())
-            if len(self._sent_at) > _IN_FLIGHT:
-                self._sent_at.popitem(last=False)
+        if hashes and hashes[-1] not in self._sent:
+            self._sent[hashes[-1]] = self._clock(), self.feed.held(hashes)
+            if len(self._sent) > _IN_FLIGHT:
+                self._sent.popitem(last=False)
 
     def unsent(self, hashes: Sequence[int]) -> None:
         """The request never came to the owner's cache: no connection, or refused."""
         if hashes:
-            self._sent_at.pop(hashes[-1], None)
+            self._sent.pop(hashes[-1], None)
             self.history.withdraw(hashes)
 
     def first_token(self, hashes: Sequence[int]) -> None:
@@ -128,7 +129,8 @@ class Knowledge:
         (None: all). `answered` is False where the worker may never have computed the
         prompt.
         """
-        sent_at = self._sent_at.pop(hashes[-1], None) if hashes else None
+        sent = self._sent.pop(hashes[-1], None) if hashes else None
+        sent_at, held = sent or (None, 0)
         if not answered:
             return
         if not streamed:
@@ -138,8 +140,15 @@ class Knowledge:
         stores = known < len(findable)
         self.feed.request_ended(stores_new_block=stores, sent_at=sent_at)
         if delivered_blocks is not None:
+            self._count(delivered_blocks - predicted_blocks)
+            self.feed.compared(min(held, len(findable)), delivered_blocks)
             self.feed.confirmed(findable, delivered_blocks)
             self.history.delivered(findable, delivered_blocks, predicted_blocks)
+
+    def _count(self, more: int) -> None:
+        """What the worker found beyond the prediction, or short of it."""
+        self.feed.counters.found_more += max(0, more)
+        self.feed.counters.found_less += max(0, -more)
 
     def credit(
         self, hashes: Sequence[int], held: Held, offload_weight: float = OFFLOAD_WEIGHT
