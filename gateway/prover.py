@@ -47,14 +47,16 @@ class Own(Protocol):
 
 
 class Engine(Protocol):
-    """What an engine's file says of proving it.
-
-    `TELLS_OF_RENDERING` is whether /server_info tells anything of it.
-    """
+    """What an engine's file says of proving it."""
 
     PUBLISHES_FINGERPRINT: bool
     TELLS_OF_RENDERING: bool
-    PROBE_ROUTES: Sequence[ProbeRoute]
+    """Whether /server_info tells anything of it."""
+
+    @property
+    def PROBE_ROUTES(self) -> Sequence[ProbeRoute]:
+        """The routes it may have that tell how it renders, the fullest first."""
+        ...
 
     def ids_refusal(self, version: str | None) -> str | None:
         """Why a release takes no token ids with a chat, if so."""

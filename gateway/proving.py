@@ -18,7 +18,7 @@ from gateway.asking import Asker
 from gateway.config import Config
 from gateway.contact import WorkerFacts
 from gateway.prover import DAYS_BEGIN_S, Prover
-from router.proof import NOT_ASKED, PENDING, Blocker, Proof
+from router.proof import IDS_REJECTED, NOT_ASKED, PENDING, Blocker, Proof
 from router.worker import Worker, WorkerState
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Proving:
         self, worker: Worker, found: Proof | Blocker, failures: int
     ) -> None:
         known = worker.proof
-        if isinstance(known, Blocker) and known.reason == "ids_rejected":
+        if isinstance(known, Blocker) and known.reason == IDS_REJECTED:
             return  # until it is another process: it proved the opposite
         if isinstance(known, Proof) and 0 < failures <= FAILURES_BORNE:
             return  # it is the process that was proven, and slow for once

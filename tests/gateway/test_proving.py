@@ -145,8 +145,12 @@ async def test_restarts(steps: Steps) -> None:
 async def test_a_restart_meanwhile(steps: Steps) -> None:
     """What a worker answered before it restarted is not written down."""
     rig = Rig(PROVEN, DIFFERS)
-    turns = iter([rig.restart])
-    rig.meanwhile = lambda: next(turns, lambda: None)()
+
+    def restart_once() -> None:
+        rig.meanwhile = lambda: None
+        rig.restart()
+
+    rig.meanwhile = restart_once
     await steps(rig, 2.0)
     assert rig.asked == [0.0, 0.5]
     assert rig.seen == [NOT_ASKED, NOT_ASKED]
@@ -178,8 +182,7 @@ async def test_ids_rejected_stays(steps: Steps) -> None:
     """A worker that rejected ids is not proven by what it says, until a restart."""
     rejected = Blocker(reason="ids_rejected")
     rig = Rig(BY_DIGEST)
-    turns = iter([lambda: None, lambda: setattr(rig.worker, "proof", rejected)])
-    rig.meanwhile = lambda: next(turns, lambda: None)()
+    rig.at(10.0, lambda: setattr(rig.worker, "proof", rejected))
     seen: list[Proof | Blocker] = []
     rig.at(50.0, lambda: seen.append(rig.worker.proof))
     rig.at(50.0, rig.restart)

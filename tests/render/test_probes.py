@@ -78,10 +78,10 @@ def _texts(source: str) -> Iterator[str]:
     """Each text that a template writes, as its source has it."""
     parsed = chat_environment().parse(source)
     for output in parsed.find_all(nodes.Output):
-        for text in output.find_all((nodes.TemplateData, nodes.Const)):
-            value = text.data if isinstance(text, nodes.TemplateData) else text.value
-            if isinstance(value, str) and value.strip():
-                yield value
+        yield from (text.data for text in output.find_all(nodes.TemplateData))
+        for constant in output.find_all(nodes.Const):
+            if isinstance(constant.value, str) and constant.value.strip():
+                yield constant.value
 
 
 def _text(renderer: Renderer, probe: Probe, template: str) -> str | None:
