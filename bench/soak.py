@@ -140,7 +140,7 @@ class Soak:
             await asyncio.sleep(LOOK_S)
 
     def _wrong(self) -> list[str]:
-        """Feeds that do not say what is so, at the end, and blocks that are not held."""
+        """Feeds that do not say what is so at the end, and blocks that are not held."""
         workers = {worker.url: worker for worker in self._fleet.workers}
         claimed = [
             f"{owner['worker']} ({kind(workers[owner['worker']])}): {wrong}"

@@ -13,6 +13,9 @@ _SGLANG = (*_STORED[:6], "cache_salt", "session_id", "lora_name")
 _NAMES = ("block_hashes",)
 _REMOVED = ("block_hashes", "medium", "group_idx")
 
+# So many have no default, and are there though they are null.
+_ALWAYS = {"BlockStored": 7, "BlockRemoved": 2, "AllBlocksCleared": 0}
+
 Layout = Mapping[str, Sequence[str]]
 
 
@@ -42,7 +45,6 @@ def as_arrays(payload: bytes, layout: Layout) -> bytes:
 def _array(event: Mapping[str, object], layout: Layout) -> list[object]:
     kind = str(event["type"])
     values = [event.get(name) for name in layout[kind]]
-    # The first four have no default, and are there though they are null.
-    while len(values) > 4 and values[-1] is None:
+    while len(values) > _ALWAYS[kind] and values[-1] is None:
         values.pop()
     return [kind, *values]

@@ -7,9 +7,9 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Numbers and cache start anew; requests that run are computed from the start.
 
     `block_size`: blocks have so many tokens from now on. `unheard`: the first batches
-    are lost, and the numbers past those of before, so that none goes back. `same_start`: the
-    start time that the worker tells does not change. `reconnect`: the event sockets are
-    closed and opened again, as they are when a process ends.
+    are lost, and the numbers past those of before, so that none goes back.
+    `same_start`: the start time that the worker tells does not change. `reconnect`: the
+    event sockets are closed and opened again, as they are when a process ends.
     """
 
     block_size: int | None = None

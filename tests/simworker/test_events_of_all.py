@@ -29,6 +29,7 @@ CASES: dict[str, dict[str, object]] = {
     "vllm bytes": {"bytes_hashes": True},
     "vllm 0.9": {"event_layout": "0.9"},
     "vllm 0.22": {"event_layout": "0.22", "host_blocks": 10},
+    "vllm windows": {"attention_windows": (32, 64)},
     "sglang": {},
     "sglang tier": {"host_blocks": 20},
     "sglang arrays": {"event_layout": "sglang-arrays"},
@@ -40,6 +41,7 @@ CASES: dict[str, dict[str, object]] = {
     "trtllm tails": {"tails": True},
     "trtllm v2": {"event_hash_algo": "v2_sha256", "host_blocks": 9},
     "trtllm v2 short": {"event_hash_algo": "v2_sha256_64"},
+    "trtllm windows": {"attention_windows": (32,), "host_blocks": 20},
 }
 
 
@@ -64,6 +66,7 @@ async def test_events_tell_the_truth(
 ) -> None:
     """Each block in each medium, evictions and moves included."""
     worker = await start_worker(options(case))
+    windows = [Believed() for _ in worker.options.attention_windows]
     believed, kinds = Believed(), Counter[type]()
     if worker.publisher is None:
         await traffic(client, worker)
@@ -75,9 +78,13 @@ async def test_events_tell_the_truth(
             batches = await subscriber.batches(worker.publisher.next_sequence)
     for batch in batches:
         assert batch.undecodable == ()
-        believed.take(batch.events)
+        for event in batch.events:
+            group = getattr(event, "group", None) or 0
+            (windows[group - 1] if group else believed).take([event])
         kinds.update(type(event) for event in batch.events)
     assert believed.places == truth(worker.cache)
+    for windowed in windows:
+        assert windowed.places < believed.places
     assert kinds[BlockStored] > 5
     moves = worker.options.engine == "trtllm" and worker.options.host_blocks
     assert (kinds[BlockUpdated] > 0) == bool(moves)

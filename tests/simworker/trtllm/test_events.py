@@ -66,7 +66,7 @@ async def test_a_request_in_events(
 async def test_a_part_of_a_block(
     client: aiohttp.ClientSession, start_worker: StartWorker
 ) -> None:
-    """With tails the last tokens of a request are a block, without its very last one."""
+    """With tails the last tokens of a request are a block, but for the very last."""
     worker = await start_worker(msgspec.structs.replace(SMALL, tails=True))
     usage = (await ask(client, worker, "word " * 40))["usage"]
     events = await drain(client, worker)
