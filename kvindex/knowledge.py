@@ -74,7 +74,6 @@ class Knowledge:
         has_source: bool = True,
         on_change: Callable[[Feed], None] | None = None,
         decode: Callable[[bytes], EventBatch] = vllm.decode_batch,
-        missed_reason: str = MISSED,
         missed_reason: str = "missed batches",
     ) -> "Knowledge":
         """A feed and a history that belong together."""
