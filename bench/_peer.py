@@ -11,9 +11,11 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import msgspec
 
@@ -146,35 +148,41 @@ async def _rate(url: str, messages: list[bytes]) -> float:
 @contextlib.contextmanager
 def _running(words: list[str], port: int) -> Iterator[Server]:
     """A server's process while it runs, in a process group that is ended with it."""
-    begun = time.perf_counter()
-    process = subprocess.Popen(
-        words,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        _wait_until_healthy(process, port)
-        yield Server(
-            pid=process.pid,
-            url=f"http://127.0.0.1:{port}",
-            start_s=time.perf_counter() - begun,
-            model=_model_name(port),
+    with tempfile.TemporaryFile("w+", errors="replace") as said:
+        begun = time.perf_counter()
+        process = subprocess.Popen(
+            words, stdout=said, stderr=said, start_new_session=True
         )
-    finally:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_S)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        try:
+            _wait_until_healthy(process, port, said)
+            yield Server(
+                pid=process.pid,
+                url=f"http://127.0.0.1:{port}",
+                start_s=time.perf_counter() - begun,
+                model=_model_name(port),
+            )
+        finally:
+            _end(process)
 
 
-def _wait_until_healthy(process: "subprocess.Popen[bytes]", port: int) -> None:
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _wait_until_healthy(
+    process: "subprocess.Popen[bytes]", port: int, said: TextIO
+) -> None:
     last = time.monotonic() + START_S
     while time.monotonic() < last:
         if process.poll() is not None:
-            raise SystemExit(f"{process.args!r} ended with {process.returncode}")
+            said.seek(0)
+            end = "\n".join(said.read().splitlines()[-20:])
+            raise SystemExit(f"{process.args!r} ended with {process.returncode}\n{end}")
         with contextlib.suppress(OSError, http.client.HTTPException):
             if _get(port, "/health")[0] == 200:
                 return
