@@ -22,6 +22,10 @@ RENDER_DESCRIPTION = (
     "Renders requests to token ids, on a CPU: only a model's tokenizer, configuration "
     "and chat template are loaded."
 )
+DOCTOR_DESCRIPTION = (
+    "Contacts each worker and says what is wrong with it, and which flag mends it; "
+    "exit status 1 if something is."
+)
 IN_THE_ENVIRONMENT = (
     " Each option can also be set as KV_GATEWAY_<NAME> in the environment."
 )
@@ -77,6 +81,17 @@ def parser(command: str) -> argparse.ArgumentParser:
     )
     add_arguments(render, RenderConfig)
     render.set_defaults(run=_render)
+    doctor = commands.add_parser(
+        "doctor",
+        help="does each worker answer, send events, render alike?",
+        description=DOCTOR_DESCRIPTION + IN_THE_ENVIRONMENT,
+        allow_abbrev=False,
+    )
+    if command == "doctor":
+        from gateway.doctor import DoctorConfig
+
+        add_arguments(doctor, DoctorConfig)
+    doctor.set_defaults(run=_doctor)
     for name, (module, summary) in SIMULATED.items():
         simulated = commands.add_parser(
             name, help=summary, description=f"{summary}.", allow_abbrev=False
@@ -106,6 +121,16 @@ def _render(arguments: argparse.Namespace) -> int:
     from gateway.serve import serve
 
     return serve(RenderServer(config), config, config.port)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from gateway.doctor import DoctorConfig, diagnose
+
+    config = read(DoctorConfig, arguments)
+    if not config.workers:
+        raise ConfigError("--workers URL[,URL...] is missing")
+    logging.basicConfig(level=logging.ERROR)
+    return diagnose(config)
 
 
 def _log(config: SharedConfig) -> None:
