@@ -6,7 +6,10 @@ import msgspec
 class Counters(msgspec.Struct):
     """Counts of blocks (`stored`, `removed`, `refused`, `orphans`), batches, events.
 
-    `events` by type, `undecodable` and `rejected` by reason (small fixed sets).
+    `found_more` are blocks that the worker found cached beyond those predicted (our
+    knowledge missed them), `found_less` those predicted that it did not find.
+    `out_of_order` and `replayed` are batches; `events` by type, `undecodable` and
+    `rejected` by reason (small fixed sets).
     """
 
     stored: int = 0
@@ -21,6 +24,8 @@ class Counters(msgspec.Struct):
     missed_batches: int = 0
     replayed: int = 0
     out_of_order: int = 0
+    found_more: int = 0
+    found_less: int = 0
     restarts: int = 0
     events: dict[str, int] = {}
     undecodable: dict[str, int] = {}

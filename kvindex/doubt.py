@@ -10,6 +10,10 @@ from collections.abc import Callable
 from kvindex.intake import Intake
 from kvindex.standing import FeedState, Standing
 
+CONTRADICTIONS = 2
+"""So many requests in a row that find less than half of what is held: it is stale. One
+may be a request that skips the cache, or blocks that were evicted meanwhile."""
+
 SLICE = 4_096
 """Blocks that one `tick` walks at most: a few milliseconds."""
 
@@ -33,6 +37,7 @@ class Doubt:
         self._unharmed = True
         self._since = clock()
         self._holes_seen = 0
+        self._contradictions = 0
 
     def missed(self, reason: str) -> None:
         """Something was missed: what is held may be stale, and is not all."""
@@ -73,6 +78,16 @@ class Doubt:
             self._intake.holder.trust()
         reason = "" if self._standing.complete else "not all blocks are indexed"
         self._standing.become(FeedState.LIVE, reason)
+
+    def compare(self, held: int, delivered_blocks: int) -> None:
+        """Of so many leading blocks that were held, so many were found cached."""
+        if not held or self._standing.state is not FeedState.LIVE:
+            return
+        short = 2 * delivered_blocks < held
+        self._contradictions = self._contradictions + 1 if short else 0
+        if self._contradictions >= CONTRADICTIONS:
+            self._contradictions = 0
+            self.missed("the worker finds less than is indexed")
 
     def tick(self) -> bool:
         """Look for holes, drop what is overdue, end a doubt about nothing.

@@ -15,8 +15,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 
-import msgspec
-
 from kvindex.counters import Counters
 from kvindex.doubt import Doubt
 from kvindex.events import EventBatch
@@ -25,6 +23,7 @@ from kvindex.following import Following
 from kvindex.index import Indexes
 from kvindex.intake import Intake, Work
 from kvindex.reader import Reader
+from kvindex.settings import FeedSettings as FeedSettings
 from kvindex.silence import Silence
 from kvindex.standing import FeedState, Standing
 from kvindex.wire import vllm
@@ -34,20 +33,6 @@ log = logging.getLogger(__name__)
 _ALL = 1 << 62
 _WAITING = 1_024
 """Batches that may wait for `work`; beyond, all are applied at once."""
-
-
-class FeedSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in seconds; `orphan_blocks` bounds what is kept without its parent.
-
-    A replay may take `replay_limit_s`; after one that did not end in time none is
-    wanted for `replay_pause_s`.
-    """
-
-    suspect_ttl_s: float = 600.0
-    silent_after_s: float = 10.0
-    replay_limit_s: float = 30.0
-    replay_pause_s: float = 30.0
-    orphan_blocks: int = 8_192
 
 
 class Feed(FeedView):
@@ -283,6 +268,10 @@ class Feed(FeedView):
             return
         if holder.confirm(hashes, delivered_blocks):
             self._standing.incomplete("not all blocks are indexed")
+
+    def compared(self, held: int, delivered_blocks: int) -> None:
+        """Of `held` leading blocks when a request was sent, so many were found."""
+        self._doubt.compare(held, delivered_blocks)
 
     def tick(self) -> bool:
         """Let time pass; call it once a second, and sooner again where it is True."""

@@ -1,5 +1,7 @@
 """What there is to see of a feed; nothing here changes it."""
 
+from collections.abc import Sequence
+
 from kvindex.following import Following
 from kvindex.index import PrefixIndex
 from kvindex.intake import Intake
@@ -69,3 +71,10 @@ class FeedView:
         """Blocks that wait for their parent."""
         holder = self._intake.holder
         return len(holder.orphans) if holder else 0
+
+    def held(self, hashes: Sequence[int]) -> int:
+        """How many of these leading blocks the index says are held, in any medium."""
+        holder = self._intake.holder
+        if holder is None or not holder.shelf.owner.blocks:
+            return 0
+        return holder.shelf.index.match(hashes, [holder.shelf.owner])[0].blocks

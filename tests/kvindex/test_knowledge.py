@@ -231,7 +231,7 @@ def test_requests_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     worker = World().worker()
     for block in range(50):
         worker.sent(own(block))
-    assert len(worker._sent_at) == 10
+    assert len(worker._sent) == 10
 
 
 def test_owners_of_several_indexes_are_matched_together() -> None:
