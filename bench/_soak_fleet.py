@@ -53,8 +53,8 @@ class Fleet:
             engine, changes = KINDS[number % len(KINDS)]
             options = msgspec.structs.replace(BASE, engine=engine, **changes)
             connects = options.kv_events_topic == TOPIC
+            topic = f"{TOPIC}-{number}"
             if connects:
-                topic = f"{TOPIC}-{number}"
                 options = msgspec.structs.replace(
                     options, kv_events_connect=binding, kv_events_topic=topic
                 )

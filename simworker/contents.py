@@ -84,8 +84,9 @@ class HostTier:
             content = self._held.get(digest)
             if content is None:
                 break
-            self._held.move_to_end(digest)
             found.append(content)
+        for content in reversed(found):  # the end of a chain goes before its start
+            self._held.move_to_end(content.digest)
         return found
 
     def put(self, content: Content) -> tuple[bool, Content | None]:

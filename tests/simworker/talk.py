@@ -23,7 +23,7 @@ class Subscriber:
 
     def __init__(self, socket: zmq.asyncio.Socket) -> None:
         self._socket = socket
-        self.decode = decode_batch
+        self.decode: Callable[[bytes], EventBatch] = decode_batch
         self.sequences: list[int] = []
 
     async def batches(self, until: int) -> list[EventBatch]:

@@ -31,6 +31,8 @@ def plain(event: KVEvent) -> dict[str, Any]:
             return {"type": "BlockRemoved", "block_hashes": hashes}
         case AllBlocksCleared():
             return {"type": "AllBlocksCleared"}
+        case _:
+            raise AssertionError("no event of vLLM's")
 
 
 def test_evicts_exactly_as_a_real_worker() -> None:

@@ -5,12 +5,22 @@ from collections import Counter
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from kvindex.blocks import unpack_ids
 from kvindex.events import AllBlocksCleared, BlockRemoved, BlockStored, KVEvent
 from simworker.cache import BlockCache
+from simworker.contents import Style
 from simworker.hashing import BlockHasher, Digest, Identity
+from simworker.sglang import caching as sglang
+from simworker.trtllm import caching as trtllm
+from tests.simworker.follow import Believed, truth
 
 SIZE = 4
 HASHER = BlockHasher("sha256", bytes_hashes=True)
@@ -150,6 +160,8 @@ class CacheMachine(RuleBasedStateMachine):
                     followed.update(event.hashes)
                 case BlockRemoved():
                     followed.subtract(event.hashes)
+                case _:
+                    raise AssertionError("no event of vLLM's")
         assert +followed == Counter(brute.content.values())
 
 
@@ -207,3 +219,70 @@ def test_too_few_blocks() -> None:
     """One block is the null block, so a cache of one could hold nothing."""
     with pytest.raises(ValueError, match="at least 2"):
         BlockCache(blocks=1, block_size=SIZE, hasher=HASHER)
+
+
+STYLES = {
+    "vllm": Style(),
+    "sglang": sglang.STYLE,
+    "trtllm": trtllm.STYLE,
+}
+
+
+class StyleMachine(RuleBasedStateMachine):
+    """Requests come and leave; who follows the events knows the cache, by any style."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[list[int]] = []
+        self.believed = Believed()
+
+    @initialize(engine=st.sampled_from(sorted(STYLES)), host=st.integers(0, 6))
+    def begin(self, engine: str, host: int) -> None:
+        """An engine, with or without a tier behind the GPU."""
+        self.style = STYLES[engine]
+        self.cache = BlockCache(
+            blocks=9, block_size=SIZE, hasher=HASHER, style=self.style, host_blocks=host
+        )
+
+    @rule(tokens=st.lists(st.integers(0, 1), min_size=1, max_size=20))
+    def request(self, tokens: list[int]) -> None:
+        """What an engine does with a prompt, loads from the tier behind included."""
+        chain = chain_of(tokens)
+        wanted = chain[: (len(tokens) - 1) // SIZE]
+        hits = self.cache.lookup(wanted)
+        behind = self.cache.behind(wanted[len(hits) :])
+        blocks = self.cache.allocate(hits, -(-len(tokens) // SIZE) - len(hits))
+        if blocks is not None:
+            found = len(hits) + len(behind)
+            self.cache.load(blocks[len(hits) : found], behind)
+            self.cache.store(blocks, chain, tokens, PLAIN, first=found)
+            self.requests.append(blocks)
+
+    @precondition(lambda self: self.requests)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        """A request ends."""
+        number = data.draw(st.integers(0, len(self.requests) - 1))
+        self.cache.release(self.requests.pop(number))
+
+    @rule()
+    def clear(self) -> None:
+        """A reset is refused while a request holds blocks."""
+        assert self.cache.clear() == (not self.requests)
+
+    @invariant()
+    def known(self) -> None:
+        """Blocks and their places; no block without the one before it."""
+        if not hasattr(self, "cache"):
+            return
+        self.believed.take(self.cache.take_events())
+        assert self.believed.places == truth(self.cache)
+        held = {each.content.digest: each.content for each in self.cache.holdings()}
+        if not self.style.copies:
+            parents = {content.parent for content in held.values()} - {None}
+            assert parents <= set(held)
+        assert self.cache.used == len({b for blocks in self.requests for b in blocks})
+
+
+StyleMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30)
+TestStyles = StyleMachine.TestCase

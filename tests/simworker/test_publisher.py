@@ -1,6 +1,7 @@
 """Event batches over real sockets: numbered, replayable, as vLLM frames them."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,7 +12,8 @@ import zmq.asyncio
 from kvindex.blocks import pack_ids
 from kvindex.events import BlockRemoved, BlockStored
 from kvindex.wire.vllm import decode_batch, decode_frames
-from simworker.options import PublisherOptions
+from simworker.faults.record import Faults
+from simworker.options import PublisherOptions, SimOptions
 from simworker.publisher import Publisher
 
 STORED = BlockStored(
@@ -163,3 +165,70 @@ async def test_publishing_never_waits(context: zmq.asyncio.Context) -> None:
             publisher.publish([big])
     assert publisher.next_sequence == 200
     await publisher.stop()
+
+
+async def test_a_publisher_that_connects(context: zmq.asyncio.Context) -> None:
+    """Whoever listens binds; a rank's number is added to the port."""
+    with context.socket(zmq.SUB) as socket:
+        socket.subscribe(b"")
+        port = socket.bind_to_random_port("tcp://127.0.0.1")
+        options = SimOptions(kv_events_connect=f"tcp://127.0.0.1:{port - 1}")
+        publisher = Publisher(options.publisher_options(rank=1), rank=1)
+        publisher.start()
+        assert publisher.listing()["endpoint"] == f"tcp://127.0.0.1:{port}"
+        async with asyncio.timeout(5):
+            received = asyncio.ensure_future(socket.recv_multipart())
+            while not received.done():
+                publisher.publish([STORED])
+                await asyncio.sleep(0.02)
+        topic, _, payload = decode_frames(received.result())
+        assert topic == b"kv-events"
+        assert decode_batch(payload).rank == 1
+        await publisher.stop()
+
+
+@pytest.mark.parametrize(
+    ("how", "numbers", "ends"),
+    [("cut", [0, 1, 2], False), ("hang", [0], False), ("refuse", [], False)],
+)
+async def test_replays_that_fail(
+    context: zmq.asyncio.Context, how: str, numbers: list[int], ends: bool
+) -> None:
+    """Without an end, after the first batch, or without any answer."""
+    publisher = Publisher(PublisherOptions(replay_port=0))
+    publisher.start()
+    for _ in range(3):
+        publisher.publish([STORED])
+    publisher.line.play(Faults(replay=how))
+    assert publisher.replay_endpoint is not None
+    assert await answered(context, publisher.replay_endpoint) == numbers
+    assert publisher.line.played == {f"replay_{how}": 1}
+    publisher.line.play(Faults())
+    assert len(await replay(context, publisher.replay_endpoint, 0)) == 4
+    await publisher.stop()
+
+
+async def test_a_slow_replay(context: zmq.asyncio.Context) -> None:
+    """Each batch takes its time; what was lost on its way is there."""
+    publisher = Publisher(PublisherOptions(replay_port=0))
+    publisher.start()
+    publisher.line.play(Faults(replay="slow", pause_s=0.1, drop=3))
+    for _ in range(3):
+        publisher.publish([STORED])
+    assert publisher.replay_endpoint is not None
+    begun = time.monotonic()
+    assert len(await replay(context, publisher.replay_endpoint, 0)) == 4
+    assert time.monotonic() - begun >= 0.3
+    await publisher.stop()
+
+
+async def answered(context: zmq.asyncio.Context, endpoint: str) -> list[int]:
+    """The numbers of what a replay brings within half a second, its end not among."""
+    numbers = []
+    with context.socket(zmq.DEALER) as socket:
+        socket.connect(endpoint)
+        await socket.send_multipart([b"", bytes(8)])
+        while await socket.poll(500):
+            frames = await socket.recv_multipart()
+            numbers.append(decode_frames(frames[1:])[1])
+    return numbers
