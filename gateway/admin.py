@@ -14,7 +14,7 @@ from gateway.errors import NoWorker
 from gateway.monitor import Monitor
 from kvindex.index import Indexes
 from kvindex.knowledge import Knowledge
-from router.forwarding import Forwarding
+from router.forwarding import Blocker, Forwarding, Proof, When
 from router.pool import NoCandidate, WorkerPool
 from router.request import RouteRequest
 from router.router import Router
@@ -94,7 +94,7 @@ class Admin:
                 }
                 for rank, knowledge in sorted(worker.knowledge.items())
             ],
-            "forwarding": self._forwarding.of(worker),
+            "forwarding": _forwarding(self._forwarding.when, worker.proof),
             "predicted_hit_tokens": self._accounts.predicted.get(worker.url, 0),
             "delivered_hit_tokens": self._accounts.delivered.get(worker.url, 0),
         }
@@ -138,3 +138,18 @@ class Admin:
             "reason": request.not_rendered,
             **explanation,
         }
+
+
+def _forwarding(when: When, proof: Proof | Blocker) -> dict[str, Any]:
+    """A worker's own part in it: whether it may be sent ids, and by what proof."""
+    if when == "never":
+        return {"allowed": False, "reason": "switched_off"}
+    if isinstance(proof, Blocker):
+        return {"allowed": False, "reason": proof.reason, "detail": proof.detail}
+    shapes = None if proof.shapes is None else sorted(proof.shapes)
+    return {
+        "allowed": True,
+        "reason": None,
+        "proven_by": proof.by,
+        "proven_shapes": shapes,
+    }

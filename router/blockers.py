@@ -12,6 +12,9 @@ from router.proof import PENDING, Blocker
 
 log = logging.getLogger(__name__)
 
+DETAIL = 200
+"""Characters of a detail that a line repeats."""
+
 _HELD_UP = {
     "all": "chats go without token ids while these workers may render differently",
     "chosen": "chats go without token ids to workers that may render differently",
@@ -58,5 +61,5 @@ class BlockerLog:
 
 def _line(found: tuple[str, Blocker]) -> str:
     url, blocker = found
-    detail = f" ({blocker.detail})" if blocker.detail else ""
-    return f"{url} {blocker.reason}{detail}"
+    detail = " ".join(blocker.detail.split())[:DETAIL]  # some of it is the worker's
+    return f"{url} {blocker.reason}" + (f" ({detail})" if detail else "")

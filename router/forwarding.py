@@ -7,8 +7,6 @@ that a worker renders alike is not done here, nor are ids looked at.
 from collections.abc import Collection
 from typing import Literal, NamedTuple, get_args
 
-import msgspec
-
 from router.pool import WorkerPool
 from router.proof import NOT_ASKED, PENDING, Blocker, Proof
 from router.request import Forwardable, RouteRequest
@@ -74,21 +72,6 @@ class Forwarding:
             worker.url: worker.proof
             for worker in self._pool.serving(None)
             if isinstance(worker.proof, Blocker)
-        }
-
-    def of(self, worker: Worker) -> dict[str, object]:
-        """A worker's own part in it, as JSON shows it."""
-        proof = worker.proof
-        if self.when == "never":
-            return {"allowed": False, "reason": "switched_off"}
-        if isinstance(proof, Blocker):
-            return {"allowed": False} | msgspec.structs.asdict(proof)
-        shapes = None if proof.shapes is None else sorted(proof.shapes)
-        return {
-            "allowed": True,
-            "reason": None,
-            "proven_by": proof.by,
-            "proven_shapes": shapes,
         }
 
     def against(self, request: RouteRequest, chosen: Worker) -> str | None:

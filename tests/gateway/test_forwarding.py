@@ -281,18 +281,28 @@ async def test_the_workers_page(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
     """Each worker's own part in it, with the particulars."""
-    workers = [await start_worker() for _ in range(2)]
+    workers = [await start_worker() for _ in range(3)]
     gateway = await start_gateway(*workers)
     prove(gateway, Blocker(reason="probe_differs", detail="tools: token 17"))
     known(gateway, workers[1]).proof = PROVEN
+    probed = Proof(by="probes", shapes=frozenset({"tools", "system"}))
+    known(gateway, workers[2]).proof = probed
     page = await gateway.get("/gateway/workers")
-    blocked, proven = (worker["forwarding"] for worker in page["workers"])
-    assert blocked == {
-        "allowed": False,
-        "reason": "probe_differs",
-        "detail": "tools: token 17",
-    }
-    assert (proven["allowed"], proven["reason"]) == (True, None)
+    assert [worker["forwarding"] for worker in page["workers"]] == [
+        {"allowed": False, "reason": "probe_differs", "detail": "tools: token 17"},
+        {
+            "allowed": True,
+            "reason": None,
+            "proven_by": "digest",
+            "proven_shapes": None,
+        },
+        {
+            "allowed": True,
+            "reason": None,
+            "proven_by": "probes",
+            "proven_shapes": ["system", "tools"],
+        },
+    ]
 
 
 async def test_a_long_prompt(

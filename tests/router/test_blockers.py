@@ -123,3 +123,11 @@ def test_the_modes(caplog: pytest.LogCaptureFixture) -> None:
     (line,) = Rig(caplog, "chosen").look(w1=TEMPLATE, w2=DIGEST)
     assert "to workers that may render differently: w1 template_differs" in line
     assert Rig(caplog, "never").look(w1=TEMPLATE, w2=DIGEST) == []
+
+
+def test_a_detail_is_one_short_piece_of_a_line(rig: Rig) -> None:
+    """Whatever a worker has put in it."""
+    odd = Blocker(reason="no_model", detail="a\nb\r\n c" + "x" * 10_000)
+    (line,) = rig.look(w1=odd, w2=DIGEST)
+    assert "w1 no_model (a b cxxx" in line
+    assert len(line) < 400

@@ -4,7 +4,6 @@ import random
 from collections.abc import Mapping
 from typing import Any, get_args
 
-import msgspec
 import pytest
 
 from router.decision import Decision
@@ -168,30 +167,6 @@ def test_decisions_and_explanations_say_it() -> None:
         verdicts[decision.worker.url] = decision.no_ids
         decision.failed("client")
     assert verdicts == {proven.url: None, other.url: "worker_blocked"}
-
-
-def test_a_workers_part_in_it() -> None:
-    """As /gateway/workers shows it."""
-    probed = Proof(by="probes", shapes=frozenset({"tools", "system"}))
-    fleet, (by_digest, by_probes, blocked) = fleet_of(DIGEST, probed, DIFFERS)
-    rule = Forwarding(fleet.pool)
-    assert rule.of(by_digest) == {
-        "allowed": True,
-        "reason": None,
-        "proven_by": "digest",
-        "proven_shapes": None,
-    }
-    assert rule.of(by_probes)["proven_shapes"] == ["system", "tools"]
-    assert rule.of(blocked) == {
-        "allowed": False,
-        "reason": "template_differs",
-        "detail": "templates.server",
-    }
-    assert Forwarding(fleet.pool, "never").of(by_digest) == {
-        "allowed": False,
-        "reason": "switched_off",
-    }
-    assert msgspec.json.encode([rule.of(w) for w in fleet.pool.workers])
 
 
 def test_the_words() -> None:
