@@ -84,7 +84,7 @@ class Encoder:
             reference.no_padding()
             library: Library | None = None
             if fast is not None:
-                library = if_equal(fast, reference, file)
+                library = if_equal(fast, reference, file, written)
         if library is None and encoder == "fastokens":
             raise ModelNotFound(f"fastokens cannot be used for {file}")
         if library is None:
