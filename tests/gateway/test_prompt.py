@@ -5,6 +5,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gateway.prompt import Kind, render
 from kvindex.blocks import chain, unpack_ids
@@ -170,3 +172,61 @@ def test_a_body_is_read_once_and_changed_by_nobody(renderer: Renderer) -> None:
             alone = renderers[profile].render_chat(body).token_ids
             assert json.loads(ids.encoded) == unpack_ids(alone)
         assert prompt.ids.keys() == set(names)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 9) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.text(max_size=5), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+MESSAGES = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["user", "assistant", "system", "developer", "tool"]),
+        "content": st.text(max_size=9)
+        | st.lists(st.builds(lambda t: {"type": "text", "text": t}, st.text())),
+    },
+    optional={"name": st.text(max_size=3), "reasoning": st.text(max_size=3)},
+)
+FIELDS = st.sampled_from(
+    [
+        "model", "seed", "tools", "stop", "documents", "kv_transfer_params", "echo",
+        "prompt_token_ids", "input_ids", "tool_choice", "chat_template_kwargs", "x",
+    ]
+)  # fmt: skip
+BODIES = st.builds(
+    lambda messages, fields: {"messages": messages} | fields,
+    st.lists(MESSAGES, min_size=1, max_size=3),
+    st.dictionaries(FIELDS, JSON, max_size=4),
+)
+
+
+@given(BODIES, st.sampled_from([None, 2]), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_a_body_with_ids_says_what_it_said(
+    renderer: Renderer, asked: dict[str, Any], indent: int | None, ascii_only: bool
+) -> None:
+    """For every engine: the client's fields, and ids where none of them was its own."""
+    renderers = of(renderer, "sglang", "trtllm", "vllm")
+    body = json.dumps(asked, indent=indent, ensure_ascii=ascii_only).encode()
+    try:
+        prompt = render(
+            renderers, body, "chat", keys=(), root=ROOT, forward=renderers.keys()
+        )
+    except Unrenderable:
+        return
+    for profile, known in prompt.forwardable.items():
+        assert (known.never is None) == (profile in prompt.ids)
+    for profile, ids in prompt.ids.items():
+        sent = json.loads(ids.into(body))
+        name, *inner = renderers[profile].answers.ids_field
+        value = sent.pop(name)
+        if inner:
+            assert value.pop(inner[0])
+            assert value == (asked.get(name) or {})
+        assert sent == {n: v for n, v in asked.items() if n != name}
+        assert not {"input_ids", "prompt_token_ids"} & asked.keys() - {
+            n for n, v in asked.items() if v is None
+        }
