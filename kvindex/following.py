@@ -80,7 +80,8 @@ class Following:
         self._counters.batches += 1
         if arrival in (Arrival.LATE, Arrival.SHARED):
             self._counters.out_of_order += 1
-            self._disorder(shared=arrival is Arrival.SHARED)
+            if arrival is Arrival.SHARED or not self.replay.open:  # else it mends that
+                self._disorder(shared=arrival is Arrival.SHARED)
             return
         self._shared = False
         if arrival is Arrival.RESTART:
