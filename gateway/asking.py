@@ -29,7 +29,9 @@ class Asker:
         self._session = session
         self._url = url
         self._timeout = timeout
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._headers = {"Accept-Encoding": "identity"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
 
     async def get(self, path: str, limit: int) -> Page:
         """The answer to a GET, of at most `limit` bytes; raises Unanswered."""

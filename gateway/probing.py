@@ -14,7 +14,11 @@ ANSWER_LIMIT = 256 * 1024
 """Bytes: the longest probe has some thousand ids."""
 UNAUTHORISED = frozenset({401, 403})
 BUSY = frozenset({408, 425, 429, 502, 503, 504})
-OWN_WAY = {"model_type": "own_processor", "no_template": "no_model"}
+OWN_WAY = {
+    "model_type": "own_processor",
+    "no_template": "no_model",
+    "missing_extra": "no_model",
+}
 """Why no chat of a model is rendered here -> the word of the blocker."""
 
 

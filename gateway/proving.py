@@ -28,8 +28,10 @@ FIRST_RETRY_S = 1.0
 RETRY_LIMIT_S = 30.0
 FINGERPRINT_S = 8.0
 """Until a fingerprint is read again: a restart that nothing else shows."""
-SPREAD_S = 5.0
+SPREAD_S = 20.0
 """Where a day may begin it is compared again, but not with all workers at once."""
+AT_ONCE = 32
+"""Workers that are asked at the same time."""
 FAILURES_BORNE = 1
 AWAY = (WorkerState.joining, WorkerState.down)
 RETRIED = frozenset({"unreachable", "unauthorised", "probe_failed"})
@@ -75,6 +77,8 @@ class Proving:
         self._clock = clock
         self._wall_clock = wall_clock
         self._rng = rng or random.Random()
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._starts: dict[str, float | str] = {}
 
     async def watch(self, session: aiohttp.ClientSession, worker: Worker) -> None:
         """Prove one worker whenever that is due, until cancelled."""
@@ -91,7 +95,8 @@ class Proving:
                 if before is None or now.process != before.process:
                     failures = 0
                     worker.proof = NOT_ASKED
-                found = await self._prover.prove(asker, worker)
+                async with self._at_once:
+                    found = await self._prover.prove(asker, worker)
                 before = now
                 if now == self._sighting(worker):  # else it is asked again at once
                     failures = failures + 1 if _failed(found) else 0
@@ -104,9 +109,12 @@ class Proving:
         facts = self._facts.get(worker.url)
         if facts is None:
             return None
+        if facts.started_at is not None:  # a page that failed now tells no restart
+            self._starts[worker.url] = facts.started_at
         restarts = sum(k.feed.counters.restarts for k in worker.knowledge.values())
+        started = self._starts.get(worker.url)
         return Sighting(
-            (facts.started_at, facts.version, facts.engine, restarts),
+            (started, worker.version, worker.engine, restarts),
             worker.since,
             facts.models,
         )

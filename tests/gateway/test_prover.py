@@ -1,6 +1,7 @@
 """Proof of one worker, or the word for why there is none; over real sockets."""
 
 import asyncio
+import copy
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from gateway.threads import Threads
 from render import Renderer
 from render.fingerprint import Fingerprint, digest
 from render.shape import FEATURES
+from render.template import ChatTemplates
 from router.forwarding import Blocker, Proof
 from router.models import ModelName
 from router.pool import WorkerPool
@@ -104,6 +106,19 @@ def known(url: str, engine: str, version: str | None, names: tuple[str, ...]) ->
     worker.version = version
     worker.names = {name: ModelName(base=name) for name in names}
     return worker
+
+
+def rendering(
+    renderer: Renderer, template: str, *, clock: Callable[[], float] = time.time
+) -> Renderer:
+    """The same model with another template; loads no tokenizer."""
+    model = msgspec.structs.replace(
+        renderer.model, tokenizer_templates={"default": template}
+    )
+    other = copy.copy(renderer)
+    templates = ChatTemplates.load(model, chat_template=None, clock=clock)
+    vars(other).update(model=model, _templates=templates)
+    return other
 
 
 async def started(start_worker: StartWorker, **options: Any) -> SimWorker:
@@ -217,10 +232,16 @@ async def test_digest_only(start_worker: StartWorker, prove: Prove) -> None:
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 async def test_another_template(
-    start_worker: StartWorker, prove: Prove, engine: str
+    start_worker: StartWorker,
+    prove: Prove,
+    renderers: Renderers,
+    renderer: Renderer,
+    monkeypatch: pytest.MonkeyPatch,
+    engine: str,
 ) -> None:
     """The probe and the first differing position are named."""
-    worker = await started(start_worker, engine=engine, chat_template=OTHER)
+    worker = await started(start_worker, engine=engine)
+    monkeypatch.setattr(renderers, "find", lambda *_: rendering(renderer, OTHER))
     found = await prove(worker.url, engine)
     assert found == Blocker(
         reason="probe_differs", detail="probe plain differs at position 0"
@@ -228,13 +249,18 @@ async def test_another_template(
 
 
 async def test_a_template_that_differs_in_one_shape(
-    start_worker: StartWorker, prove: Prove, renderer: Renderer
+    start_worker: StartWorker,
+    prove: Prove,
+    renderers: Renderers,
+    renderer: Renderer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A difference that only turns with tools show is found by their probe."""
     source = renderer.model.tokenizer_templates["default"]
     changed = source.replace("<tool_response>\\n", "<tool_response>")
     assert changed != source
-    worker = await started(start_worker, chat_template=changed)
+    worker = await started(start_worker)
+    monkeypatch.setattr(renderers, "find", lambda *_: rendering(renderer, changed))
     found = await prove(worker.url)
     assert reason(found) == "probe_differs"
     assert isinstance(found, Blocker)
@@ -246,18 +272,20 @@ async def test_a_template_that_prints_the_date(
     start_worker: StartWorker,
     prove: Prove,
     renderers: Renderers,
+    renderer: Renderer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is equal where the days are; a day that began meanwhile is no difference."""
-    dated = "{{ strftime_now('%d %B %Y') }} " + OTHER
-    worker = await started(start_worker, chat_template=dated)
-    today, model = time.time(), worker.renderer.model.path
+    dated, today = "{{ strftime_now('%d %B %Y') }} " + OTHER, time.time()
+    there = rendering(renderer, dated, clock=lambda: today)
+    monkeypatch.setattr(renderer, "with_profile", lambda _: there)
+    worker = await started(start_worker)
     behind = [3 * DAY_S]
 
     def clock() -> float:
         return today - (behind.pop() if len(behind) > 1 else behind[0])
 
-    ours = Renderer.load(model, chat_template=dated, clock=clock)
+    ours = rendering(renderer, dated, clock=clock)
     monkeypatch.setattr(renderers, "find", lambda *_: ours)
     found = await prove(worker.url)
     assert reason(found) == "probe_differs"
@@ -442,6 +470,40 @@ async def test_a_refusal_proves_nothing(
     found = await prove(await scripted(answer))
     assert isinstance(found, Proof)
     assert found.shapes == FEATURES - UNREAD - {"tools", "strict_tools"}
+
+
+async def test_several_models(
+    start_worker: StartWorker,
+    prove: Prove,
+    renderers: Renderers,
+    renderer: Renderer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each model that is rendered here is compared; all must be equal."""
+    worker = await started(start_worker, served_model_name=("a", "b", "c"))
+    source = renderer.model.tokenizer_templates["default"]
+    other = rendering(renderer, source + "!")
+    by_name = {"a": renderer, "b": other}
+    monkeypatch.setattr(renderers, "find", lambda name, *_: by_name.get(name))
+    assert isinstance(await prove(worker.url, names=("a", "c")), Proof)
+    found = await prove(worker.url, names=("a", "b"))
+    assert reason(found) == "probe_differs"
+
+
+async def test_the_key_is_sent(
+    start_worker: StartWorker, client: aiohttp.ClientSession, scripted: Scripted
+) -> None:
+    """Polls and probes carry --worker-api-key."""
+    seen = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append((request.method, request.headers.get("Authorization")))
+        return web.Response()
+
+    asker = Asker(client, await scripted(answer), "secret")
+    await asker.get("/server_info", 10)
+    await asker.post("/tokenize", b"{}", 10)
+    assert seen == [("GET", "Bearer secret"), ("POST", "Bearer secret")]
 
 
 @pytest.mark.parametrize(
