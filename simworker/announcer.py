@@ -51,12 +51,13 @@ class Announcer:
         keys = tuple([identity.event_keys(each.number) for each in run])
         # Whoever hashes with the tokens behind a block tells these, too.
         ids = [content.own_ids for content in run[:-1]] + [run[-1].token_ids]
+        bare = style.bare_offload and medium != GPU
         self._events.append(
             BlockStored(
                 hashes=tuple([name(content.digest) for content in run]),
                 parent=None if first.parent is None else name(first.parent),
-                token_ids=b"".join(ids),
-                block_size=first.size,
+                token_ids=b"" if bare else b"".join(ids),
+                block_size=0 if bare else first.size,
                 medium=medium,
                 adapter=identity.adapter,
                 adapter_id=identity.adapter_id,

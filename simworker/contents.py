@@ -20,7 +20,8 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     else the second is given back.
     `host_medium` is what the tier behind the GPU is called; `moves`: a block that goes
     there or back leaves where it was, in one event. `clears`: a reset is one event, not
-    a removal of each block. `merges`: removals in a row are one event.
+    a removal of each block. `merges`: removals in a row are one event. `bare_offload`:
+    events of the tier behind the GPU name blocks, and tell no tokens of them.
     """
 
     extra_keys: bool = True
@@ -32,6 +33,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     moves: bool = False
     clears: bool = True
     merges: bool = False
+    bare_offload: bool = False
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):

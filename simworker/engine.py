@@ -17,7 +17,6 @@ import msgspec
 from kvindex.blocks import matchable_blocks
 from kvindex.events import KVEvent
 from simworker.cache import BlockCache
-from simworker.contents import Content
 from simworker.hashing import Digest, Hasher
 from simworker.job import Job
 
@@ -170,9 +169,9 @@ class Engine:
         blocks = self._cache.allocate(hits, self._blocks_for(tokens) - len(hits))
         if blocks is None:
             return False
-        self._load(blocks[len(hits) :], behind)
         job.blocks = blocks
         job.stored = len(hits) + len(behind)
+        self._cache.load(blocks[len(hits) : job.stored], behind)
         job.computed = job.stored * size
         job.prefill_tokens = tokens
         if job.cached_tokens is None:
@@ -185,11 +184,6 @@ class Engine:
         if not job.read_cache:
             return 0
         return matchable_blocks(tokens - self._hasher.lookahead, self._cache.block_size)
-
-    def _load(self, blocks: Sequence[int], contents: Sequence[Content]) -> None:
-        """Fill the first of `blocks` from the tier behind the GPU, in no time."""
-        if contents:
-            self._cache.load(blocks[: len(contents)], contents)
 
     def _start_step(self, job: Job, now: float, cost_s: float) -> None:
         left = job.prefill_tokens - job.computed

@@ -1,5 +1,7 @@
 """The options of a simulated worker: one frozen record."""
 
+import re
+
 import msgspec
 
 from simworker.engine import EngineSettings
@@ -12,6 +14,7 @@ from simworker.layouts import LAYOUTS
 BLOCK_SIZES = {"vllm": 16, "trtllm": 32, "sglang": 64}
 ENGINES = tuple(BLOCK_SIZES)
 
+_ENDPOINT = re.compile(r"tcp://(?:[^:\[\]]+|\[[^\]]+\]):[0-9]{1,5}")
 _MANY = 1 << 22
 _FAST = 1e9
 _RANGES: dict[str, tuple[float, float]] = {
@@ -60,9 +63,9 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
     that of full attention.
 
     Events: `event_layout` is one of `layouts.LAYOUTS`; `bigrams` is SGLang's way with
-    EAGLE; `tails`: a last block that is not full is cached too; `event_buffer`
-    (events), `event_hash_algo` and `render_fingerprint` are TensorRT-LLM's. `faults` is
-    JSON.
+    EAGLE, `bare_offload` vLLM's with some connectors; `tails`: a last block that is not
+    full is cached too; `event_buffer` (events), `event_hash_algo` and
+    `render_fingerprint` are TensorRT-LLM's. `faults` is JSON.
     """
 
     engine: str = "vllm"
@@ -91,6 +94,7 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
     event_buffer: int = 32_768
     event_hash_algo: str = "v1_block_key"
     bigrams: bool = False
+    bare_offload: bool = False
     tails: bool = False
     faults: str = "{}"
     replay_port: int | None = None
@@ -140,6 +144,9 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise BadOptions("--bigrams: only SGLang tells pairs of tokens")
         if self.event_layout not in LAYOUTS:
             raise BadOptions(f"--event-layout must be one of: {', '.join(LAYOUTS)}")
+        connect = self.kv_events_connect
+        if connect is not None and not _ENDPOINT.fullmatch(connect):
+            raise BadOptions(f"--kv-events-connect {connect}: not tcp://HOST:PORT")
         if any(window < 1 for window in self.attention_windows):
             raise BadOptions("--attention-windows must be at least 1")
 
@@ -179,8 +186,8 @@ def _of_rank(port: int | None, rank: int) -> int | None:
 def _connect(endpoint: str | None, rank: int) -> str | None:
     if endpoint is None:
         return None
-    host, colon, port = endpoint.rpartition(":")
-    return f"{host}{colon}{int(port) + rank}" if port.isdecimal() else endpoint
+    host, _, port = endpoint.rpartition(":")
+    return f"{host}:{int(port) + rank}"
 
 
 def flag(name: str) -> str:

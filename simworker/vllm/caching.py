@@ -20,7 +20,7 @@ def caching(options: SimOptions) -> Caching:
     layout = LAYOUTS[options.event_layout]
     return Caching(
         hasher=hasher,
-        style=Style(),
+        style=Style(bare_offload=options.bare_offload),
         streams=publishers(options, partial(_encoded, layout=layout)),
         windows=options.attention_windows,
         masks=True,

@@ -26,6 +26,7 @@ SMALL = msgspec.structs.replace(
 CASES: dict[str, dict[str, object]] = {
     "vllm": {},
     "vllm tier": {"host_blocks": 20},
+    "vllm bare tier": {"host_blocks": 20, "bare_offload": True},
     "vllm bytes": {"bytes_hashes": True},
     "vllm 0.9": {"event_layout": "0.9"},
     "vllm 0.22": {"event_layout": "0.22", "host_blocks": 10},

@@ -89,6 +89,7 @@ def test_options_that_make_no_sense() -> None:
     refused: tuple[tuple[dict[str, Any], str], ...] = (
         ({"data_parallel_size": 0}, "--data-parallel-size must be at least 1"),
         ({"bigrams": True}, "--bigrams: only SGLang"),
+        ({"kv_events_connect": "a:1"}, "--kv-events-connect a:1: not tcp://HOST:PORT"),
         ({"event_layout": "0.1"}, "--event-layout must be one of: maps, 0.9"),
         ({"attention_windows": (0,)}, "--attention-windows must be at least 1"),
         ({"faults": '{"drop": -1}'}, "--faults: drop must be"),
