@@ -42,14 +42,18 @@ FIELDS: Final[Mapping[str, Reason]] = {
     "tokenizer": "tokenizer_differs",
     "tokenizer.class": "library_differs",
     "tokenizer.special_tokens_sha256": "library_differs",
+    "tokenizer.init_kwargs_sha256": "library_differs",
     "tokenizer.encoding.sha256": "library_differs",
 }
 """What it means that a field differs; one not named here is as what it is within.
 
-Measured: a tokenizer loaded by transformers 4.57 and by 5.24 gives the same ids with
-another class, other special tokens (`additional_special_tokens` is no longer one) and
-another serialisation (a post-processor that adds nothing). The serialisation also holds
-the merges: where only it differs, ids may differ or not. That is never proven here.
+Measured: the tokenizers of Qwen3, Llama 3.1 and gpt-oss, loaded by transformers 4.57
+and by 5.24, give the same ids with another class, other special tokens
+(`additional_special_tokens` is no longer one), other options (`add_bos_token` is not
+kept) and another serialisation (`trim_offsets`, a post-processor that adds nothing);
+vocabulary, added tokens and templates are equal. But the serialisation holds the merges
+too, and those of DeepSeek-V3 and Llama 2 give other ids: where only such fields differ,
+ids may differ or not. That is never proven here.
 """
 UNKNOWN_FIELD: Reason = "library_differs"
 """A field of a release that is not known here."""

@@ -17,6 +17,7 @@ from render.fingerprint_cache import FingerprintCache
 from render.fingerprint_child import Deadline, NoFingerprint, run_child
 from tests.render.models import CHATML, byte_level, metaspace, save
 
+DATA = Path(__file__).parent.parent / "data" / "fingerprints"
 TOLD: dict[str, Any] = {
     "processor_template": sha256_json(CHATML),
     "tokenizer_template": sha256_json(CHATML),
@@ -91,6 +92,16 @@ def test_the_real_process(model_dir: Path, cache: FingerprintCache) -> None:
     assert {"profile", "switches", "jinja2", "encoder", "transformers"} <= info.keys()
     assert found.unfit is None
     assert difference(found, published) is None
+    # As other releases of transformers have it, of the same directory.
+    elsewhere = json.loads((DATA / "qwen3-demo.json").read_text())
+    assert list(elsewhere) == [
+        "transformers 4.57.6, tokenizers 0.22.2",
+        "transformers 5.19.0, tokenizers 0.23.3",
+    ]
+    older, same = [difference(found, theirs) for theirs in elsewhere.values()]
+    assert same is None
+    assert older is not None
+    assert older.reason == "library_differs"
     # Once more, from what was kept.
     again = fingerprints.compute(renderer, cache=cache, child=Child("not asked"))
     assert again.digest == found.digest
