@@ -74,8 +74,8 @@ class Drainer:
             if lost:
                 self._connected(worker)
                 look()
+            await self._hand_over(worker, drained, None if lost else holes)
             lost = False
-            await self._hand_over(worker, drained, holes)
             await pace.wait(heard=bool(drained.events))
 
     async def _fetch(self, session: aiohttp.ClientSession, url: str) -> Drain:
@@ -89,7 +89,7 @@ class Drainer:
                 async for piece in response.content.iter_any():
                     body += piece
                     if len(body) > ANSWER_LIMIT:
-                        raise DrainFailed(f"answers over {ANSWER_LIMIT} bytes")
+                        raise DrainFailed(f"answers more than {ANSWER_LIMIT} B")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise DrainFailed(reason(error)) from None
         return split_drain(bytes(body))
@@ -122,7 +122,8 @@ class Drainer:
         for why in drained.undecodable:
             for known in worker.knowledge.values():
                 known.feed.unframed(why)
-        holes.note(events=len(drained.events), found=_gaps(worker) > gaps)
+        if holes is not None:
+            holes.note(events=len(drained.events), found=_gaps(worker) > gaps)
 
 
 def _gaps(worker: Worker) -> int:
@@ -163,25 +164,26 @@ class Pace:
 class Holes:
     """Says what holes in the event ids of one worker mean, once a minute at most."""
 
-    def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        url: str,
+        clock: Callable[[], float] = time.monotonic,
+        warn: Callable[[str], None] = log.warning,
+    ) -> None:
         self._url = url
         self._clock = clock
+        self._warn = warn
         self._largest = 0
-        self._said_at: float | None = None
+        self._quiet_until = clock()
 
     def note(self, *, events: int, found: bool) -> None:
         """A fetch brought so many events; was there a hole before or among them?"""
-        largest = self._largest
+        largest, now = self._largest, self._clock()
         self._largest = max(largest, events)
-        now = self._clock()
-        if not found or (self._said_at is not None and now - self._said_at < LINES_S):
-            return
-        self._said_at = now
-        log.warning(
-            "worker %s: KV event ids have holes: %s",
-            self._url,
-            cause_of_hole(events, largest),
-        )
+        if found and now >= self._quiet_until:
+            self._quiet_until = now + LINES_S
+            cause = cause_of_hole(events, largest)
+            self._warn(f"worker {self._url}: KV event ids have holes: {cause}")
 
 
 def cause_of_hole(events: int, largest: int) -> str:

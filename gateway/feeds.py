@@ -31,6 +31,8 @@ RECONNECT_MS = 100
 RECONNECT_LIMIT_MS = 1_000
 """Until a worker that came back is heard, its old cache is still believed in."""
 RENEW_MS = 3_000
+UNREACHED = "another port, or its publisher connects (--kv-events-bind) and binds none"
+MUTE = "KV events or prefix caching are off, or it is another service"
 CONNECTED = zmq.EVENT_HANDSHAKE_SUCCEEDED
 DISCONNECTED = zmq.EVENT_DISCONNECTED
 
@@ -130,7 +132,7 @@ class _Subscription:
     ) -> None:
         """Tell the feed of lost and made connections, until cancelled."""
         feed, endpoint = self._stream.feed, self._endpoint
-        expect(feed, f"nothing publishes at {endpoint}")
+        expect(feed, f"nothing publishes at {endpoint}: {UNREACHED}")
         connected = was_connected = False
         while True:
             # ZMQ never comes back to a peer that broke its protocol, such as another
@@ -142,7 +144,7 @@ class _Subscription:
             connected = change["event"] == CONNECTED
             if connected:
                 feed.connected()
-                expect(feed, f"{endpoint} is there and sends no batches")
+                expect(feed, f"{endpoint} sends no batches: {MUTE}")
                 if was_connected:
                     on_change()
                 was_connected = True

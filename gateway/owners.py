@@ -30,6 +30,7 @@ class _Opened(msgspec.Struct, frozen=True):
     model: str
     has_source: bool
     decode: Callable[[bytes], EventBatch]
+    missed_reason: str
 
 
 class _Start(msgspec.Struct, frozen=True):
@@ -79,13 +80,12 @@ class Owners:
 
     def feed(self, worker: Worker, rank: int) -> Feed | None:
         """The feed of a rank that events named; None where that is none."""
-        known = worker.knowledge.get(rank)
-        if known is not None and rank in worker.ranks:
-            return known.feed
         if not 0 <= rank < RANKS or worker.url not in self._facts:
             return None
-        self._seen.setdefault(worker.url, set()).add(rank)
-        self._settle_known(worker)
+        seen = self._seen.setdefault(worker.url, set())
+        if rank not in seen:
+            seen.add(rank)
+            self._settle_known(worker)
         known = worker.knowledge.get(rank)
         return known.feed if known is not None else None
 
@@ -100,7 +100,12 @@ class Owners:
         """Open what is to be known of each rank, forget ranks that are gone."""
         sources = self.sources(worker)
         for rank in sources.ranks:
-            opened = _Opened(worker.base_model or "", sources.has(rank), sources.decode)
+            opened = _Opened(
+                model=worker.base_model or "",
+                has_source=sources.has(rank),
+                decode=sources.decode,
+                missed_reason=sources.missed_reason,
+            )
             if self._opened.get((worker.url, rank)) != opened:
                 self._open(worker, rank, opened, block_size)
             elif size_changed and block_size is not None:
@@ -130,6 +135,7 @@ class Owners:
             block_size=block_size or default,
             has_source=opened.has_source,
             decode=opened.decode,
+            missed_reason=opened.missed_reason,
         )
         worker.knowledge[rank].feed.sliced = opened.has_source
 

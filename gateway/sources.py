@@ -9,6 +9,7 @@ from gateway.contact import ENGINES, GENERIC, WorkerFacts
 from gateway.engines import vllm
 from gateway.engines.facts import EventSource
 from kvindex.events import EventBatch
+from kvindex.wire import trtllm
 from router.worker import WorkerSpec
 
 LAST_PORT = 65_535
@@ -28,6 +29,11 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     replays: Mapping[int, str] = {}
     """Where ranks that come there replay; those of publishers are in `by_rank`."""
     decode: Callable[[bytes], EventBatch] = vllm.DECODE
+
+    @property
+    def missed_reason(self) -> str:
+        """What a hole in the numbers of events means."""
+        return trtllm.MISSED if self.drained else "missed batches"
 
     def has(self, rank: int) -> bool:
         """Whether events of a rank come from anywhere."""

@@ -1,0 +1,323 @@
+"""Events that are fetched: how often, by whom else, and what fails."""
+
+import asyncio
+import itertools
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway import drain, monitor
+from gateway.drain import Holes, Pace, cause_of_hole
+from kvindex.wire.trtllm_hashes import v1_block_key
+from router.rate import PrefillRate
+from router.worker import Worker, WorkerSpec
+from tests.gateway.fed import TURN, feeds, held, options, sim, states, told, turn
+from tests.proxy.raw import RawWorker, WorkerConnection, json_answer
+from tests.running import Running, StartGateway, StartWorker, until
+
+LISTING = json_answer(b'{"data": [{"id": "m", "owned_by": "tensorrt_llm"}]}')
+INFO = json_answer(b'{"tokens_per_block": 16, "disaggregated_params": {}}')
+
+
+def created(event_id: int) -> dict[str, Any]:
+    """The first event of a cache."""
+    return {
+        "event_id": event_id,
+        "data": {"type": "created", "num_blocks_per_cache_level": [100, 0]},
+        "window_size": 4096,
+    }
+
+
+def stored(event_id: int, *numbers: int, rank: int | None = None) -> dict[str, Any]:
+    """A chain of blocks of 16 tokens, by this engine's own recipe."""
+    blocks, name = [], 0
+    for number in numbers:
+        ids = range(16 * number, 16 * number + 16)
+        name = v1_block_key(ids, name)
+        block = {
+            "type": "stored_block",
+            "block_hash": name,
+            "tokens": [{"type": "unique_token", "token_id": i} for i in ids],
+            "cache_level": 0,
+            "priority": 35,
+        }
+        blocks.append(block)
+    data = {"type": "stored", "parent_hash": None, "blocks": blocks}
+    event: dict[str, Any] = {"event_id": event_id, "data": data, "window_size": 4096}
+    return event if rank is None else event | {"attention_dp_rank": rank}
+
+
+class Scripted(RawWorker):
+    """A TensorRT-LLM worker with answers to give out: events, or raw bytes."""
+
+    def __init__(self, *answers: list[dict[str, Any]] | bytes) -> None:
+        super().__init__(self._serve)
+        self.answers = list(answers)
+        self.fetches = 0
+        self.over = False
+
+    async def __aexit__(self, *error: Any) -> None:
+        self.over = True  # a fetch may come just when its connection is cancelled
+        await super().__aexit__(*error)
+
+    async def _serve(self, connection: WorkerConnection) -> None:
+        while not self.over and (request := await connection.request()):
+            method, path, _ = request.split(b" ", 2)
+            if path == b"/v1/models":
+                await connection.send(LISTING)
+            elif path == b"/server_info":
+                await connection.send(INFO)
+            elif (method, path) == (b"POST", b"/kv_cache_events"):
+                self.fetches += 1
+                answer = self.answers.pop(0) if self.answers else []
+                if not answer and isinstance(answer, bytes):
+                    return  # hang up
+                raw = isinstance(answer, bytes)
+                body = answer if raw else json_answer(json.dumps(answer).encode())
+                await connection.send(body)
+            else:
+                await connection.send(json_answer(b"{}", status=b"404 Not Found"))
+
+
+def warned(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
+    """Warnings with this text."""
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno >= logging.WARNING and text in record.getMessage()
+    ]
+
+
+async def test_each_rank_has_its_own_numbers(start_gateway: StartGateway) -> None:
+    """Event ids count per attention-DP rank; ranks appear with their events."""
+    events = [
+        [created(0), stored(1, 1), created(0) | {"attention_dp_rank": 2}],
+        [stored(1, 5, 6, rank=2), stored(2, 2)],
+        [stored(3, 3), stored(3, 9, rank=-4)],
+    ]
+    async with Scripted(*events) as worker:
+        gateway = await start_gateway(worker.url)
+        await until(lambda: held(gateway, worker.url) == 5)
+        found = feeds(gateway, worker.url)
+        assert {rank: feed.last_sequence for rank, feed in found.items()} == {
+            0: 3,
+            2: 1,
+        }
+        assert {feed.state for feed in found.values()} == {"live"}
+        assert all(feed.complete for feed in found.values())
+        (known,) = gateway.gateway.pool.workers
+        assert list(known.ranks) == [0, 2]
+        assert not known.pinned
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (json_answer(b"{}", status=b"503 Busy"), "answers 503"),
+        (json_answer(b"{}", status=b"404 Not Found"), "answers 404"),
+        (b"", "Disconnected"),
+        (b"garbage\r\n\r\n", "BadStatusLine|Expected HTTP|Bad status|ClientResponse"),
+    ],
+)
+async def test_a_fetch_that_fails(
+    answer: bytes,
+    reason: str,
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In doubt until the next ids show that nothing was lost."""
+    monkeypatch.setattr(drain, "RETRY_S", 0.05)
+    async with Scripted([created(0), stored(1, 1)]) as worker:
+        gateway = await start_gateway(worker.url)
+        await until(lambda: held(gateway, worker.url) == 1)
+        worker.answers += [answer] * 2
+        await until(lambda: states(gateway, worker.url) == ["degraded"])
+        feed = feeds(gateway, worker.url)[0]
+        assert "/kv_cache_events" in feed.reason
+        assert any(part in feed.reason for part in reason.split("|"))
+        worker.answers += [[stored(2, 2)]]
+        await until(lambda: states(gateway, worker.url) == ["live"])
+        assert feed.complete
+        assert held(gateway, worker.url) == 2
+
+
+async def test_answers_that_are_no_events(start_gateway: StartGateway) -> None:
+    """Counted, and the next ones are read."""
+    odd = [b'{"a": 1}', b"no json", b'["x", 1, null, {"event_id": "z"}]', b"[[[[[]]]]]"]
+    async with Scripted([created(0), stored(1, 1)], *map(json_answer, odd)) as worker:
+        gateway = await start_gateway(worker.url)
+        await until(lambda: not worker.answers)
+        worker.answers += [[stored(2, 2)]]
+        await until(lambda: held(gateway, worker.url) == 2)
+        assert await gateway.metric("undecodable_events_total") > 0
+
+
+async def test_answers_without_end_are_cut(
+    start_gateway: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No worker makes the gateway hold more than so much; its events are missed."""
+    monkeypatch.setattr(drain, "ANSWER_LIMIT", 10_000)
+    monkeypatch.setattr(drain, "RETRY_S", 0.05)
+    large = [stored(n, n) for n in range(2, 40)]
+    async with Scripted([created(0), stored(1, 1)], large) as worker:
+        gateway = await start_gateway(worker.url)
+        await until(lambda: states(gateway, worker.url) == ["degraded"])
+        assert "more than 10000" in feeds(gateway, worker.url)[0].reason
+        worker.answers += [[stored(40, 40)]]
+        await until(lambda: held(gateway, worker.url) == 2)
+        assert feeds(gateway, worker.url)[0].counters.gaps == 1
+
+
+async def test_a_worker_that_hangs(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fetch has a time limit; requests are served meanwhile."""
+    monkeypatch.setattr(drain, "TIMEOUT", aiohttp.ClientTimeout(total=0.2))
+    monkeypatch.setattr(drain, "RETRY_S", 0.05)
+    worker = await start_worker(options("trtllm"))
+    gateway = await start_gateway(worker)
+    await gateway.chat(TURN)
+    await until(lambda: held(gateway, worker) > 0)
+    await sim(gateway, worker, "/sim/faults", drain="hang", pause_s=1.0)
+    await gateway.chat(turn(1))
+    await until(lambda: "no answer in time" in feeds(gateway, worker)[0].reason)
+    await sim(gateway, worker, "/sim/faults")
+    await gateway.chat(turn(2))
+    await until(lambda: _knows(gateway, 2))
+
+
+async def _knows(gateway: Running, number: int) -> bool:
+    return await told(gateway, turn(number)) >= 8 * 16
+
+
+async def test_another_consumer_is_noticed(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each event is handed out once: what another fetched is missing, and is said."""
+    worker = await start_worker(options("trtllm"))
+    gateway = await start_gateway(worker)
+    await gateway.chat(TURN)
+    await until(lambda: held(gateway, worker) > 0)
+    thief = asyncio.create_task(_fetch_away(gateway, worker.url))
+    for number in range(12):
+        await gateway.chat(turn(number))
+    thief.cancel()
+    await gateway.chat(turn(20))
+    await until(lambda: feeds(gateway, worker)[0].counters.gaps > 0)
+    (line,) = warned(caplog, "event ids have holes")
+    assert worker.url in line
+    assert "another consumer" in line
+    assert states(gateway, worker) == ["degraded"]
+    assert "drain" in feeds(gateway, worker)[0].reason
+
+
+async def _fetch_away(gateway: Running, url: str) -> None:
+    while True:
+        async with gateway.client.post(url + "/kv_cache_events") as response:
+            await response.read()
+        await asyncio.sleep(0.005)
+
+
+async def test_a_buffer_that_runs_over(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The oldest events are gone: in doubt, and the setting is named."""
+    monkeypatch.setattr(drain, "BUSY_S", 0.7)
+    worker = await start_worker(options("trtllm", event_buffer=4))
+    gateway = await start_gateway(worker)
+    await asyncio.gather(*(gateway.chat(turn(number)) for number in range(12)))
+    await until(lambda: feeds(gateway, worker)[0].counters.gaps > 0)
+    (line,) = warned(caplog, "event ids have holes")
+    assert "event_buffer_max_size" in line
+
+
+@pytest.mark.parametrize(
+    ("events", "largest", "other", "over"),
+    [
+        (3, 200, True, False),  # more fitted in before
+        (1024, 1024, False, True),
+        (4, 4, True, True),
+        (1, 0, True, True),
+    ],
+)
+def test_what_a_hole_means(events: int, largest: int, other: bool, over: bool) -> None:
+    """A buffer that runs over is full, so no fetch ever brings more."""
+    text = cause_of_hole(events, largest)
+    assert ("another consumer" in text) is other
+    assert ("event_buffer_max_size" in text) is over
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 50), st.booleans())))
+def test_holes_are_said_once_a_minute(steps: list[tuple[int, int, bool]]) -> None:
+    """However often there are any."""
+    now, said = [0.0], list[float]()
+    holes = Holes("http://w", lambda: now[0], lambda line: said.append(now[0]))
+    for seconds, events, found in steps:
+        now[0] += seconds
+        holes.note(events=events, found=found)
+    assert all(b - a >= 60 for a, b in itertools.pairwise(said))
+    assert bool(said) is any(found for *_, found in steps)
+
+
+async def test_often_while_busy_and_seldom_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At each interval while requests run and a while after, else once a second."""
+    monkeypatch.setattr(drain, "BUSY_S", 0.01)
+    monkeypatch.setattr(drain, "IDLE_S", 0.2)
+    monkeypatch.setattr(drain, "LINGER_S", 0.05)
+    loop = asyncio.get_running_loop()
+    worker = Worker(
+        WorkerSpec(url="http://w:1"), clock=loop.time, rate=PrefillRate(1000.0)
+    )
+    pace = Pace(worker, loop.time)
+    assert await _took(pace.wait, heard=False) >= 0.2
+    booking = worker.ledger(0).book(10, 10, prefill_s=None)
+    assert await _took(pace.wait, heard=False) < 0.1
+    booking.release()
+    worker.ledger(0).last_turn += 1  # one came and went between two looks
+    assert await _took(pace.wait, heard=False) < 0.1
+    assert await _took(pace.wait, heard=True) < 0.1
+    await asyncio.sleep(0.06)
+    assert await _took(pace.wait, heard=False) >= 0.2
+
+
+async def _took(wait: Callable[..., Any], **given: bool) -> float:
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    await wait(**given)
+    return loop.time() - begun
+
+
+async def test_a_restart_in_place(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The ids begin anew with a new cache: nothing of the old one is believed."""
+    monkeypatch.setattr(monitor, "REFRESH_S", 0.2)
+    worker = await start_worker(options("trtllm"))
+    gateway = await start_gateway(worker)
+    await gateway.chat(TURN)
+    await until(lambda: held(gateway, worker) > 0)
+    await sim(gateway, worker, "/sim/restart")
+    await until(lambda: feeds(gateway, worker)[0].counters.restarts == 1)
+    assert held(gateway, worker) == 0
+    assert states(gateway, worker) == ["live"]
+    assert feeds(gateway, worker)[0].complete
+    answer = await gateway.chat(TURN)
+    assert answer.cached == 0
+    await until(lambda: held(gateway, worker) > 0)
