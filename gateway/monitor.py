@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 0.5
 RETRY_LIMIT_S = 2.0
-REFRESH_S = 7.5
+REFRESH_S = 7.0
 """A restart that nothing else shows is noticed, and looked into, within 10 s."""
 RANK_PINNING_ENGINES = ("vllm", "sglang")
 

@@ -1,7 +1,6 @@
 """Proof of one worker, or the word for why there is none; over real sockets."""
 
 import asyncio
-import copy
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -20,20 +19,18 @@ from gateway.threads import Threads
 from render import Renderer
 from render.fingerprint import Fingerprint, digest
 from render.shape import FEATURES
-from render.template import ChatTemplates
 from router.forwarding import Blocker, Proof
 from router.models import ModelName
 from router.pool import WorkerPool
 from router.worker import Worker, WorkerSpec
 from simworker.server import SimWorker
 from simworker.trtllm.fingerprint import compared_fields
+from tests.gateway.templates import OTHER, rendering
 from tests.running import MODEL, SIM, StartWorker
 
 UNREAD = {"reasoning_effort", "documents", "truncation", "tool_choice_none"}
 """What vLLM's /tokenize does not read."""
 DAY_S = 86_400.0
-OTHER = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
-"""Another template than the model's."""
 
 
 class Own:
@@ -106,19 +103,6 @@ def known(url: str, engine: str, version: str | None, names: tuple[str, ...]) ->
     worker.version = version
     worker.names = {name: ModelName(base=name) for name in names}
     return worker
-
-
-def rendering(
-    renderer: Renderer, template: str, *, clock: Callable[[], float] = time.time
-) -> Renderer:
-    """The same model with another template; loads no tokenizer."""
-    model = msgspec.structs.replace(
-        renderer.model, tokenizer_templates={"default": template}
-    )
-    other = copy.copy(renderer)
-    templates = ChatTemplates.load(model, chat_template=None, clock=clock)
-    vars(other).update(model=model, _templates=templates)
-    return other
 
 
 async def started(start_worker: StartWorker, **options: Any) -> SimWorker:

@@ -16,11 +16,13 @@ from gateway import proving
 from gateway.config import Config
 from gateway.contact import WorkerFacts
 from gateway.proving import Proving
+from render import Renderer
 from render.shape import FEATURES
 from router.pool import DOWN_AFTER, WorkerPool
 from router.proof import NOT_ASKED, Blocker, Proof
 from router.worker import Worker, WorkerSpec
 from simworker.options import SimOptions
+from tests.gateway.templates import OTHER, rendering
 from tests.running import SIM, WITH_EVENTS, Running, StartGateway, StartWorker, until
 
 PROVEN = Proof(by="probes", shapes=frozenset())
@@ -30,8 +32,6 @@ AWAY = Blocker(reason="unreachable", detail="/tokenize: no answer in time")
 FACTS = WorkerFacts(models=(), listing=(), engine="vllm", started_at=1.0)
 NOON = 1_800_000_000.0
 """A quarter of an hour begins."""
-OTHER = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
-"""Another template than the model's."""
 
 
 class Rig:
@@ -283,11 +283,13 @@ async def test_in_a_gateway(
     assert not [r for r in caplog.records if r.name == "gateway.proving"]
 
 
-@pytest.mark.parametrize(
-    "options", [SIM, WITH_EVENTS, msgspec.structs.replace(SIM, engine="sglang")]
-)
+@pytest.mark.parametrize("options", [SIM, WITH_EVENTS])
 async def test_a_worker_restarts(
-    options: SimOptions, start_worker: StartWorker, start_gateway: StartGateway
+    options: SimOptions,
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    renderer: Renderer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another process at its place is proven anew within ten seconds."""
     worker = await start_worker(options)
@@ -295,8 +297,9 @@ async def test_a_worker_restarts(
     await until(lambda: isinstance(proof(gateway), Proof))
     port = int(worker.url.rsplit(":", 1)[1])
     await worker.stop()
-    again = msgspec.structs.replace(options, port=port, chat_template=OTHER)
-    await start_worker(again)
+    other = rendering(renderer, OTHER)
+    monkeypatch.setattr(renderer, "with_profile", lambda _: other)
+    await start_worker(msgspec.structs.replace(options, port=port))
     differs = Blocker(
         reason="probe_differs", detail="probe plain differs at position 0"
     )
