@@ -39,8 +39,10 @@ KINDS: tuple[tuple[str, dict[str, Any]], ...] = (
 class Fleet:
     """The workers, in this process; `words` are what their gateway must be told."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, cache: float) -> None:
+        """`cache` multiplies the size of each cache."""
         self._count = count
+        self._cache = cache
         self.workers: list[SimWorker] = []
         self.words: list[str] = []
 
@@ -52,6 +54,9 @@ class Fleet:
         for number in range(self._count):
             engine, changes = KINDS[number % len(KINDS)]
             options = msgspec.structs.replace(BASE, engine=engine, **changes)
+            options = msgspec.structs.replace(
+                options, blocks=int(options.blocks * self._cache)
+            )
             connects = options.kv_events_topic == TOPIC
             topic = f"{TOPIC}-{number}"
             if connects:

@@ -35,7 +35,7 @@ class Soak:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
         self._rng = random.Random(arguments.seed)
-        self._fleet = Fleet(arguments.workers)
+        self._fleet = Fleet(arguments.workers, cache=arguments.cache)
         self._playing: list[Window] = []
         self._settled: list[Settled] = []
         self._memory: list[tuple[float, int]] = []
@@ -172,6 +172,8 @@ def run(argv: Sequence[str]) -> None:
                         help="seconds between two faults")  # fmt: skip
     parser.add_argument("--ttl", type=float, default=20.0,
                         help="the gateway's --suspect-ttl")  # fmt: skip
+    parser.add_argument("--cache", type=float, default=1.0,
+                        help="times the usual size of the workers' caches")  # fmt: skip
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", default="soak-gateway.log",
                         help="where the gateway's log goes")  # fmt: skip
