@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 
 from gateway.engines import sglang, trtllm, vllm
-from gateway.engines.facts import Engine, EngineFacts, Page, Pages, string
+from gateway.engines.facts import Engine, EngineFacts, Page, Pages, refused, string
 from router.models import ListedModel
 from router.worker import WorkerSpec
 
@@ -128,7 +128,7 @@ async def _by_routes(contact: Contact, url: str) -> tuple[str | None, EngineFact
     """Whose routes they are. /metrics comes last: reading it may empty it."""
     pages = dict(await contact.pages("/kv_event_sources", *sglang.ROUTES, "/version"))
     sources, info = pages["/kv_event_sources"], sglang.answered(pages)
-    if sources is not None and sources.status == 200:
+    if sources is not None and vllm.is_mine(sources.object()):
         return "vllm", vllm.read({**pages, **await contact.pages("/metrics")}, url)
     if info is not None and trtllm.is_mine(info.object()):
         return "trtllm", trtllm.read(pages, url)
@@ -138,7 +138,8 @@ async def _by_routes(contact: Contact, url: str) -> tuple[str | None, EngineFact
         return None, EngineFacts()
     # Any other may still have a Prometheus page, with the start of its process.
     pages.update(await contact.pages("/metrics"))
-    return GENERIC, vllm.read(pages, url)
+    trouble = refused(sglang.ROUTES[0], info)
+    return GENERIC, msgspec.structs.replace(vllm.read(pages, url), trouble=trouble)
 
 
 def reason(error: Exception) -> str:

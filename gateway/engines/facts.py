@@ -96,6 +96,13 @@ def refused(route: str, page: Page | None) -> str | None:
     return f"{route} answers {page.status}: it wants a key, see --worker-api-key"
 
 
+def no_size(where: str, value: object) -> str | None:
+    """A line about a block size that cannot be, None where none is told."""
+    if value is None:
+        return None
+    return f"{where} is {str(value)[:40]!r}: no block size; its events will tell"
+
+
 def string(answer: Mapping[str, Any], name: str) -> str | None:
     """A text field."""
     value = answer.get(name)

@@ -18,6 +18,7 @@ from gateway.engines.facts import (
     Pages,
     connectable,
     count,
+    no_size,
     refused,
     stamp,
     string,
@@ -72,6 +73,7 @@ def read(pages: Pages, url: str) -> EngineFacts:
     page = answered(pages)
     info = (page or MISSING).object()
     size = _block_size(info)
+    odd = None if size else no_size("page_size", info.get("page_size"))
     tokens = count(info, "max_total_num_tokens") or _tokens_of_a_rank(info)
     return EngineFacts(
         version=string(info, "version"),
@@ -80,7 +82,7 @@ def read(pages: Pages, url: str) -> EngineFacts:
         started_at=stamp(info, "startup_time"),
         ranks=tuple(range(count(info, "dp_size", RANKS))),
         sources=_sources(info, url) if info else None,
-        trouble=refused("/server_info", page),
+        trouble=refused("/server_info", page) or odd,
     )
 
 

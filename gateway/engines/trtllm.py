@@ -16,6 +16,7 @@ from gateway.engines.facts import (
     EngineFacts,
     Pages,
     count,
+    no_size,
     refused,
     string,
 )
@@ -50,12 +51,14 @@ def read(pages: Pages, url: str) -> EngineFacts:
     """What the routes in `ROUTES` tell."""
     version = (pages["/version"] or MISSING).object()
     info = (pages["/server_info"] or MISSING).object()
+    size = count(info, "tokens_per_block", LARGEST_BLOCK)
+    odd = None if size else no_size("tokens_per_block", info.get("tokens_per_block"))
     return EngineFacts(
         version=string(version, "version"),
-        block_size=count(info, "tokens_per_block", LARGEST_BLOCK) or None,
+        block_size=size or None,
         sources={} if info else None,
         drained=EventDecoder(string(info, "kv_cache_hash_algo")),
-        trouble=refused("/server_info", pages["/server_info"]),
+        trouble=refused("/server_info", pages["/server_info"]) or odd,
     )
 
 

@@ -20,6 +20,7 @@ from gateway.engines.facts import (
     EventSource,
     Pages,
     connectable,
+    no_size,
     string,
 )
 from gateway.probe_route import CLOSED, ProbeRoute, one_token, only
@@ -56,7 +57,14 @@ def read(pages: Pages, url: str) -> EngineFacts:
         started_at=numbers.get("started_at"),
         ranks=_ranks(entries) or metric_ranks(page),
         sources=None if listing is None else event_sources(entries, url),
+        trouble=None if "block_size" in numbers else no_size("block_size", _size(page)),
     )
+
+
+def is_mine(entries: dict[str, Any]) -> bool:
+    """Whether a /kv_event_sources is this engine's."""
+    ranks = {name: entry for name, entry in entries.items() if isinstance(entry, dict)}
+    return bool(_ranks(ranks))
 
 
 def cache_numbers(page: str) -> dict[str, Any]:
@@ -77,6 +85,12 @@ def cache_numbers(page: str) -> dict[str, Any]:
         with contextlib.suppress(ValueError):  # such as 1.2.3: a time not told
             numbers["started_at"] = float(start[1])
     return numbers
+
+
+def _size(page: str) -> str | None:
+    """The block size as the page has it, if that is a number."""
+    told = re.search(r'^vllm:cache_config_info\{.*\bblock_size="([0-9]+)"', page, re.M)
+    return told[1] if told else None
 
 
 def metric_ranks(page: str) -> tuple[int, ...]:
