@@ -16,6 +16,7 @@ from gateway.render_config import RenderConfig
 from gateway.render_server import RenderServer
 from gateway.server import make_runner
 from render import Renderer
+from tests.gateway.forwarding_rig import Bodies
 from tests.gateway.render_rig import RunningRenderServer, StartRenderServer
 from tests.running import MODEL
 
@@ -43,6 +44,12 @@ def never_blocks() -> Iterator[None]:
     """Blocking calls of the gateway's rooms on the event loop raise."""
     with blockbuster.blockbuster_ctx(OUR_ROOMS):
         yield
+
+
+@pytest.fixture
+def bodies(monkeypatch: pytest.MonkeyPatch) -> Bodies:
+    """What the simulated workers of a test are sent."""
+    return Bodies(monkeypatch)
 
 
 @pytest.fixture
