@@ -28,6 +28,8 @@ PROVABLE = frozenset({"no_fingerprint", "incomplete", "library_differs"})
 """Differences of fingerprints that leave it open whether ids differ."""
 DAYS_BEGIN_S = 900.0
 """In any time zone a day begins at some quarter of an hour; templates print dates."""
+MODELS = 16
+"""Models of one worker that are compared."""
 READS_MODE = frozenset({"poolside_v1", "laguna", "minimax_m3"})
 """Reasoning parsers that read the mode of a prompt from its text."""
 
@@ -155,15 +157,17 @@ class Prover:
 
     def _models(self, worker: Worker) -> list[tuple[str, Renderer]]:
         """A name and the renderer of each model; adapters are rendered as theirs."""
-        found: dict[int, tuple[str, Renderer]] = {}
+        found: dict[tuple[str, Renderer], str] = {}
         for name, model in worker.names.items():
             if model.adapter is None:
                 renderer = self._renderers.find(name, model.base, worker.profile)
                 if renderer is not None:
-                    found.setdefault(id(renderer), (name, renderer))
+                    found.setdefault((model.base, renderer), name)
         if not found:
             raise NotProven("no_model", "no model it lists is rendered here")
-        return list(found.values())
+        if len(found) > MODELS:
+            raise NotProven("probe_failed", f"it lists more than {MODELS} models")
+        return [(name, renderer) for (_, renderer), name in found.items()]
 
     async def _model(
         self, asker: Asker, worker: Worker, engine: Engine, name: str, own: Renderer

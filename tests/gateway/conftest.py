@@ -16,6 +16,7 @@ from gateway.render_config import RenderConfig
 from gateway.render_server import RenderServer
 from gateway.server import make_runner
 from render import Renderer
+from tests.gateway.answering import Answering, Scripted
 from tests.gateway.forwarding_rig import Bodies
 from tests.gateway.render_rig import RunningRenderServer, StartRenderServer
 from tests.running import MODEL
@@ -90,3 +91,11 @@ async def start_render_server(
     for server, runner in running:
         await runner.cleanup()
         await server.stop()
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[Scripted]:
+    """Serve an answer at every path; the URL."""
+    answering = Answering()
+    yield answering.start
+    await answering.stop()

@@ -25,6 +25,7 @@ from router.pool import WorkerPool
 from router.worker import Worker, WorkerSpec
 from simworker.server import SimWorker
 from simworker.trtllm.fingerprint import compared_fields
+from tests.gateway.answering import Scripted
 from tests.gateway.templates import OTHER, rendering
 from tests.running import MODEL, SIM, StartWorker
 
@@ -333,31 +334,6 @@ async def test_a_model_type_with_its_own_renderer(
     assert "DeepSeek V4" in str(blocker)
 
 
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@pytest.fixture
-async def scripted() -> AsyncIterator[Callable[[Answer], Awaitable[str]]]:
-    """Serve an answer at every path; the URL."""
-    runners: list[web.AppRunner] = []
-
-    async def start(answer: Answer) -> str:
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", answer)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        runners.append(runner)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{runner.addresses[0][1]}"
-
-    yield start
-    for runner in runners:
-        await runner.cleanup()
-
-
-Scripted = Callable[[Answer], Awaitable[str]]
-
-
 @pytest.mark.parametrize(
     ("status", "body", "expected"),
     [
@@ -472,22 +448,14 @@ async def test_several_models(
     assert isinstance(await prove(worker.url, names=("a", "c")), Proof)
     found = await prove(worker.url, names=("a", "b"))
     assert reason(found) == "probe_differs"
-
-
-async def test_the_key_is_sent(
-    start_worker: StartWorker, client: aiohttp.ClientSession, scripted: Scripted
-) -> None:
-    """Polls and probes carry --worker-api-key."""
-    seen = []
-
-    async def answer(request: web.Request) -> web.Response:
-        seen.append((request.method, request.headers.get("Authorization")))
-        return web.Response()
-
-    asker = Asker(client, await scripted(answer), "secret")
-    await asker.get("/server_info", 10)
-    await asker.post("/tokenize", b"{}", 10)
-    assert seen == [("GET", "Bearer secret"), ("POST", "Bearer secret")]
+    by_name = dict.fromkeys(("a", "x"), renderer)
+    found = await prove(worker.url, names=("a", "x"))
+    assert reason(found) == "probe_failed"  # it does not know that one
+    by_name = dict.fromkeys(map(str, range(100)), renderer)
+    found = await prove(worker.url, names=tuple(by_name))
+    assert found == Blocker(
+        reason="probe_failed", detail="it lists more than 16 models"
+    )
 
 
 @pytest.mark.parametrize(
