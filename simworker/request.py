@@ -17,7 +17,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     `prompt_ids` are ids that came with it and replace rendering. `return_prompt_ids`
     and `return_token_ids` are whether the answer repeats ids of prompt and output.
-    `rank` is the data-parallel rank it must run on.
+    `rank` is the data-parallel rank it must run on; `adapter` is one that a body brings
+    along (TensorRT-LLM), by name and number.
     """
 
     body: Body
@@ -40,6 +41,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     prompt_ids: list[int] | None = None
     read_cache: bool = True
     rank: int | None = None
+    adapter: str | None = None
+    adapter_id: int | None = None
 
     def limits(self, room: int) -> Limits:
         """What ends an answer when `room` tokens of the context are left."""

@@ -76,7 +76,10 @@ class TrtllmApi(Api):
 
     def _resolve(self, call: Call, headers: Mapping[str, str]) -> tuple[str, Identity]:
         """Any name will do; answers repeat it."""
-        return call.model or "", Identity(salt=call.salt)
+        identity = Identity(
+            adapter=call.adapter, adapter_id=call.adapter_id, salt=call.salt
+        )
+        return call.model or "", identity
 
     # --- generating and rendering
 

@@ -58,13 +58,13 @@ def _encoded(
     grouped: bool,
 ) -> bytes:
     """An event's JSON; one rank alone has no number, one group neither."""
-    v2 = algorithm.startswith("v2")
-    if not (grouped or v2):
+    told = algorithm != "v1_block_key"
+    if not (grouped or told):
         event = msgspec.structs.replace(event, group=None)
     item = encode_event(
         event,
         event_id,
         rank=rank if many else None,
-        hash_algo=algorithm if v2 else None,
+        hash_algo=algorithm if told else None,
     )
     return msgspec.json.encode(item)

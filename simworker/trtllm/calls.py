@@ -74,8 +74,24 @@ def _call(body: Body, fields: Json, *, max_tokens: int | None, **more: Any) -> C
         stop_token_ids=tuple(fields["stop_token_ids"] or ()),
         include_stop=bool(fields["include_stop_str_in_output"]),
         ignore_eos=bool(fields["ignore_eos"]),
+        **_adapter(fields["lora_request"]),
         **more,
     )
+
+
+def _adapter(asked: Json | None) -> dict[str, Any]:
+    """The adapter of a `lora_request`; the engine wants a name and a number."""
+    if asked is None:
+        return {}
+    name, number = asked.get("lora_name"), asked.get("lora_int_id")
+    for key, value, kind in (
+        ("lora_name", name, str),
+        ("lora_int_id", number, int),
+    ):
+        if not isinstance(value, kind):
+            where = f"body.lora_request.{key}"
+            raise not_valid("missing", where, "Field required", asked)
+    return {"adapter": name, "adapter_id": number}
 
 
 def _check_messages(messages: list[Json]) -> None:

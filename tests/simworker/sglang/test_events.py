@@ -61,7 +61,7 @@ async def listening(
 async def test_the_first_batches(
     client: aiohttp.ClientSession, start_worker: StartWorker
 ) -> None:
-    """A new tree is cleared; the prompt's pages are one event, the output's come last."""
+    """A new tree is cleared; the prompt's pages are one event, the output's another."""
     worker = await start_worker(PAGES)
     with (
         zmq.asyncio.Context() as context,

@@ -10,9 +10,10 @@ import pytest
 
 from simworker.server import SimWorker
 from tests.simworker.conftest import StartWorker
-from tests.simworker.talk import chat, get, post
+from tests.simworker.talk import CHAT, chat, get, post
 from tests.simworker.trtllm.conftest import TRTLLM
 
+LONG = [{"role": "user", "content": "word " * 40}]
 SMALL = msgspec.structs.replace(TRTLLM, block_size=8, blocks=64)
 
 
@@ -203,6 +204,33 @@ async def test_a_reset(
     (removed,) = await drain(client, worker)
     assert len(removed["data"]["block_hashes"]) == held
     assert worker.cache.held == 0
+
+
+async def test_adapters_and_salts(
+    client: aiohttp.ClientSession, start_worker: StartWorker
+) -> None:
+    """They keep blocks apart, and only the names of these tell."""
+    worker = await start_worker(SMALL)
+    adapter = {"lora_name": "fr", "lora_int_id": 7, "lora_path": "/loras/fr"}
+    await drain(client, worker)
+    told = []
+    for fields in ({}, {"lora_request": adapter}, {"cache_salt": "s"}):
+        answer = await chat(
+            client, worker, model="m", messages=LONG, max_tokens=1, **fields
+        )
+        assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+        (event,) = await drain(client, worker)
+        told.append(event["data"]["blocks"])
+    names = {block["block_hash"] for blocks in told for block in blocks}
+    assert len(names) == sum(map(len, told))
+    for blocks in told:
+        for block in blocks:
+            del block["block_hash"]
+    assert told[0] == told[1] == told[2]
+    body = {"model": "m", "messages": LONG, "lora_request": {"lora_name": "fr"}}
+    status, error = await post(client, worker, CHAT, body)
+    assert status == 400
+    assert "lora_int_id" in str(error)
 
 
 async def test_without_events(
