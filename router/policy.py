@@ -95,7 +95,7 @@ class KvCacheAware(Policy):
         best, idle = _best_and_idle(candidates)
         wait = _wait(candidates[best], candidates[idle])
         if wait is not None and chosen == best:
-            self._regrets.waited(wait.prefix, wait.wait_s)
+            self._regrets.waited(wait.prefix, wait.wait_s, candidates[0].worker._clock(), wait.price_s)
         elif wait is not None:
             self._regrets.paid(wait.prefix)
 

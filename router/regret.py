@@ -15,7 +15,7 @@ from collections import OrderedDict
 
 import msgspec
 
-FIRST_FACTOR = 1000000
+FIRST_FACTOR = 3
 LEAST_FACTOR = 2.0
 PREFIXES = 4_096
 """Prefixes remembered; those waited for longest ago are forgotten first."""
@@ -24,6 +24,7 @@ PREFIXES = 4_096
 class _Wait(msgspec.Struct, frozen=True, gc=False):
     seconds: float = 0.0
     factor: float = FIRST_FACTOR
+    at: float = -1e9
 
 
 _NONE = _Wait()
@@ -45,10 +46,12 @@ class Regrets:
         known = self._waits.get(prefix, _NONE)
         return known.seconds + wait_s > known.factor * price_s
 
-    def waited(self, prefix: int, wait_s: float) -> None:
+    def waited(self, prefix: int, wait_s: float, now: float, price_s: float) -> None:
         """A request was sent to wait so much longer than it had to."""
         known = self._waits.get(prefix, _NONE)
-        self._note(prefix, _Wait(known.seconds + wait_s, known.factor))
+        import os
+        if now - known.at < price_s * float(os.environ.get("WIN", "1")): return
+        self._note(prefix, _Wait(known.seconds + wait_s, known.factor, now))
 
     def paid(self, prefix: int) -> None:
         """A request was sent to make a copy."""
