@@ -6,10 +6,10 @@ so equal workers take turns.
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
+from router.regret import Regrets
 from router.request import Rendering
 from router.worker import Worker
 
@@ -52,30 +52,83 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return (self.inflight_tokens + self.uncached_tokens) / self.tokens_per_s
 
 
-class Policy(Protocol):
-    """Chooses among candidates; `candidates` is never empty."""
+class Policy:
+    """Chooses among candidates: one method to write, and the words that explain it."""
 
-    @property
-    def reason(self) -> str:
-        """Why a candidate is chosen, in a few words for `explain`."""
-        ...
+    reason = "chosen"
+    """Why a candidate is chosen, in a few words for `explain`."""
 
     def choose(self, candidates: Sequence[Candidate]) -> int:
-        """The index of the candidate that gets the request."""
-        ...
+        """The index of the candidate that gets the request; there is at least one.
+
+        It only compares: `explain` asks as well, and nothing comes of it.
+        """
+        raise NotImplementedError
+
+    def booked(self, candidates: Sequence[Candidate], chosen: int) -> None:
+        """A request was sent where `choose` said: the time to learn from it."""
 
 
-class KvCacheAware:
-    """Where the prefill costs least; then where least is being decoded."""
+class KvCacheAware(Policy):
+    """Where the prefill costs least; then where least is being decoded.
+
+    But for a prefix that many wait for, where one more copy of it costs least.
+    """
 
     reason = "least prefill cost"
 
+    def __init__(self) -> None:
+        self._regrets = Regrets()
+
     def choose(self, candidates: Sequence[Candidate]) -> int:
-        """The candidate of least `cost_s`."""
-        return _least(candidates, _by_cost)
+        """The candidate of least `cost_s`, or the least loaded for one more copy."""
+        best, idle = _best_and_idle(candidates)
+        wait = _wait(candidates[best], candidates[idle])
+        if wait is None or not self._regrets.due(
+            wait.prefix, wait.wait_s, wait.price_s
+        ):
+            return best
+        return idle
+
+    def booked(self, candidates: Sequence[Candidate], chosen: int) -> None:
+        """Note what the request waits longer than it had to, or that it paid a copy."""
+        best, idle = _best_and_idle(candidates)
+        wait = _wait(candidates[best], candidates[idle])
+        if wait is not None and chosen == best:
+            self._regrets.waited(wait.prefix, wait.wait_s, candidates[0].worker._clock(), wait.price_s)
+        elif wait is not None:
+            self._regrets.paid(wait.prefix)
 
 
-class LeastLoaded:
+def _best_and_idle(candidates: Sequence[Candidate]) -> tuple[int, int]:
+    """The cheapest, and the least loaded; one with nothing in flight is as good."""
+    best = _least(candidates, _by_cost)
+    waits = candidates[best].inflight_tokens > 0
+    return best, _least(candidates, _by_load) if waits else best
+
+
+class _Wait(msgspec.Struct, frozen=True, gc=False):
+    """What a request waits longer where its prefix is, and what a copy would take."""
+
+    prefix: int
+    wait_s: float
+    price_s: float
+
+
+def _wait(best: Candidate, idle: Candidate) -> _Wait | None:
+    """None where the least loaded is the cheapest, or no prefix is held anywhere."""
+    rendering = best.rendering
+    if best is idle or rendering is None or not best.hit_tokens:
+        return None
+    wait_s = best.inflight_tokens / best.tokens_per_s
+    return _Wait(
+        rendering.hashes[best.hit_tokens // rendering.block_size - 1],
+        wait_s - idle.inflight_tokens / idle.tokens_per_s,
+        (idle.uncached_tokens - best.uncached_tokens) / idle.tokens_per_s,
+    )
+
+
+class LeastLoaded(Policy):
     """Fewest uncached prompt tokens in flight, whatever is cached where."""
 
     reason = "fewest tokens in flight"
@@ -85,7 +138,7 @@ class LeastLoaded:
         return _least(candidates, _by_load)
 
 
-class RoundRobin:
+class RoundRobin(Policy):
     """Each in its turn: the one chosen longest ago."""
 
     reason = "its turn"
@@ -95,7 +148,7 @@ class RoundRobin:
         return _least(candidates, _by_turn)
 
 
-class Random:
+class Random(Policy):
     """Any, with equal chances."""
 
     reason = "drawn at random"

@@ -51,7 +51,9 @@ class Router:
     def decide(self, request: RouteRequest) -> Decision:
         """Choose where the request goes and book it there. Raise NoCandidate."""
         candidates = self._candidates(request)
-        chosen = candidates[self._policy.choose(candidates)]
+        choice = self._policy.choose(candidates)
+        self._policy.booked(candidates, choice)
+        chosen = candidates[choice]
         self._turn += 1
         self._pool.chosen(chosen.worker)
         ledger = chosen.worker.ledger(chosen.rank)

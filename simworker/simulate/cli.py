@@ -49,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """The outcomes side by side; times in seconds."""
-    widths = [len(form.format(0 if name != "policy" else "")) for _, name, form in COLUMNS]
+    widths = [
+        len(form.format(0 if name != "policy" else "")) for _, name, form in COLUMNS
+    ]
     heads = zip(COLUMNS, widths, strict=True)
     head = " ".join(
         title.ljust(width) if name == "policy" else title.rjust(width)

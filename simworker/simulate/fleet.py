@@ -13,7 +13,7 @@ from kvindex.index import Indexes
 from kvindex.knowledge import Knowledge
 from kvindex.wire import vllm
 from router.models import ListedModel
-from router.policy import POLICIES
+from router.policy import Policy
 from router.pool import WorkerPool
 from router.router import Router
 from router.worker import Worker, WorkerSpec
@@ -93,7 +93,7 @@ class Fleet:
     """A router and its virtual workers, by one policy."""
 
     def __init__(
-        self, options: SimulateOptions, policy: str, timeline: Timeline
+        self, options: SimulateOptions, policy: Policy, timeline: Timeline
     ) -> None:
         self._options = options
         self._timeline = timeline
@@ -102,8 +102,7 @@ class Fleet:
         self.pool = WorkerPool(
             clock=timeline.clock, prefill_rate=options.speed.prefill_rate
         )
-        rng = random.Random(f"{options.seed} {policy}")
-        self.router = Router(self.pool, POLICIES[policy](rng))
+        self.router = Router(self.pool, policy)
         self._lost_share = max(
             (f.amount for f in options.faults if f.kind == "lost-events"), default=0.0
         )

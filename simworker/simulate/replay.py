@@ -2,11 +2,12 @@
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from router.decision import Decision
+from router.policy import POLICIES, Policy
 from router.pool import NoCandidate
 from router.request import Rendering, RouteRequest, Usage
 from simworker.simulate.fleet import MODEL, PROFILE, TICK_S, Fleet
@@ -18,6 +19,7 @@ from simworker.simulate.worker import VirtualRequest
 from simworker.simulate.workload import Asked, BadWorkload, azure, mooncake, scaled
 
 READERS = {"mooncake": mooncake, "azure": azure}
+Policies = Mapping[str, Callable[[random.Random], Policy]]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +64,7 @@ class Replay:
         policy: str,
         cutter: BlockCutter,
         *,
+        policies: Policies = POLICIES,
         cpu_clock: Callable[[], float] = time.process_time,
     ) -> None:
         self._options = options
@@ -70,7 +73,8 @@ class Replay:
         self._cutter = cutter
         self._cpu_clock = cpu_clock
         self._timeline = Timeline()
-        self._fleet = Fleet(options, policy, self._timeline)
+        rng = random.Random(f"{options.seed} {policy}")
+        self._fleet = Fleet(options, policies[policy](rng), self._timeline)
         self._followers: dict[int, list[int]] = {}
         self._left = len(asked)
         self._decision_s = 0.0
