@@ -133,6 +133,11 @@ class BlockCache:
         if gone is not None:
             self._announcer.removed(gone, self._style.host_medium)
 
+    def report(self, blocks: Sequence[int]) -> None:
+        """Announce blocks once more, as if they were new."""
+        contents = [self._content[block] for block in blocks]
+        self._announcer.stored([each for each in contents if each is not None])
+
     def load(self, blocks: Sequence[int], contents: Sequence[Content]) -> None:
         """Bring blocks back from the tier behind the GPU, in no time."""
         for block, content in zip(blocks, contents, strict=True):

@@ -169,6 +169,8 @@ class Engine:
         blocks = self._cache.allocate(hits, self._blocks_for(tokens) - len(hits))
         if blocks is None:
             return False
+        if job.report_hits:
+            self._cache.report(hits)
         job.blocks = blocks
         job.stored = len(hits) + len(behind)
         self._cache.load(blocks[len(hits) : job.stored], behind)

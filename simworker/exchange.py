@@ -189,4 +189,5 @@ def _job(call: Call, task: Task, answer: Answer, identity: Identity) -> Job:
         answer.token_ids,
         identity=identity,
         read_cache=call.read_cache,
+        report_hits=call.report_hits,
     )

@@ -24,6 +24,7 @@ class Job:
         *,
         identity: Identity | None = None,
         read_cache: bool = True,
+        report_hits: bool = False,
     ) -> None:
         if not prompt or not output:
             raise ValueError("a request needs a prompt and at least one output token")
@@ -32,6 +33,7 @@ class Job:
         self.output_tokens = len(output)
         self.identity = identity or Identity()
         self.read_cache = read_cache
+        self.report_hits = report_hits
         self.produced = 0
         self.cached_tokens: int | None = None
         self.on_progress: Callable[[], None] = _ignore

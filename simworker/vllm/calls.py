@@ -47,6 +47,7 @@ def _call(body: Body, headers: Mapping[str, str], limit: str) -> Call:
     request_id = headers.get("X-Request-Id") or body.get("request_id")
     stream_options = fields.record(body, "stream_options")
     transfer = fields.record(body, "kv_transfer_params")
+    xargs = fields.record(body, "vllm_xargs")
     choices = fields.integer(body, "n")
     return Call(
         body=body,
@@ -68,6 +69,7 @@ def _call(body: Body, headers: Mapping[str, str], limit: str) -> Call:
         salt=fields.text(body, "cache_salt"),
         prompt_ids=fields.forwarded_ids(transfer),
         read_cache=body.get("prompt_logprobs") is None,
+        report_hits=xargs.get("kv_cache_report_mode") == "full",
         rank=_rank(headers),
     )
 

@@ -33,6 +33,23 @@ def test_prefills_queue_and_hits_are_free() -> None:
     assert (rig.engine.queried_tokens, rig.engine.hit_tokens) == (1000, 490)
 
 
+def test_hits_are_reported_on_request() -> None:
+    """Blocks that were found are announced from the root on, once more."""
+    rig = Rig()
+    rig.submit("a", Job(range(500), [1]))
+    rig.run()
+    first = rig.events()
+    rig.submit("b", Job(range(520), [1], report_hits=True))
+    rig.run()
+    again, new = rig.events()[len(first) :]
+    assert isinstance(again, BlockStored)
+    assert isinstance(new, BlockStored)
+    (stored,) = first
+    assert isinstance(stored, BlockStored)
+    assert (again.hashes, again.parent) == (stored.hashes, None)
+    assert new.parent == stored.hashes[-1]
+
+
 def test_max_running_holds_back() -> None:
     """A third request waits until one of two decoding ones is done."""
     rig = Rig()
