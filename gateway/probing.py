@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from gateway.asking import Asker
+from gateway.not_proven import NotProven
 from gateway.probe_route import ProbeRoute
+from gateway.published import UNAUTHORISED
 from gateway.threads import Threads
 from render import Renderer, Unrenderable
 from render.probes import PROBES, Probe, first_difference
 
 ANSWER_LIMIT = 256 * 1024
 """Bytes: the longest probe has some thousand ids."""
-UNAUTHORISED = frozenset({401, 403})
 BUSY = frozenset({408, 425, 429, 502, 503, 504})
 OWN_WAY = {
     "model_type": "own_processor",
@@ -20,15 +21,6 @@ OWN_WAY = {
     "missing_extra": "no_model",
 }
 """Why no chat of a model is rendered here -> the word of the blocker."""
-
-
-class ProbeFailed(Exception):
-    """Nothing is proven: `reason` is the word of a blocker."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
 
 
 class Prober:
@@ -57,17 +49,17 @@ class Prober:
         self._said = ""
 
     async def check(self) -> None:
-        """Raises ProbeFailed if not even a plain chat is rendered here."""
+        """Raises NotProven if not even a plain chat is rendered here."""
         try:
             await self._render(PROBES[0])
         except Unrenderable as error:
             reason = OWN_WAY.get(error.reason, "probe_failed")
-            raise ProbeFailed(reason, error.message) from None
+            raise NotProven(reason, error.message) from None
 
     async def run(self, probes: Sequence[Probe] = PROBES) -> frozenset[str]:
         """The features that equal renderings prove.
 
-        Raises ProbeFailed, Unanswered, and what `Threads.run` raises.
+        Raises NotProven, Unanswered, and what `Threads.run` raises.
         """
         proven: set[str] = set()
         for number, probe in enumerate(probes):
@@ -75,7 +67,7 @@ class Prober:
             if equal:
                 proven |= probe.features(self._renderer.profile)
             elif number == 0:
-                raise ProbeFailed("probe_failed", self._why_none(probe))
+                raise NotProven("probe_failed", self._why_none(probe))
         return frozenset(proven)
 
     def _why_none(self, probe: Probe) -> str:
@@ -84,7 +76,7 @@ class Prober:
         return f"probe {probe.name}: {self._said or 'cannot be asked'}"
 
     async def _equal(self, probe: Probe) -> bool:
-        """Whether both sides render it, and equally; raises ProbeFailed if not so."""
+        """Whether both sides render it, and equally; raises NotProven if not so."""
         ours = await self._rendered(probe)
         theirs = None if ours is None else await self._asked(probe.body)
         if ours is None or theirs is None:
@@ -99,7 +91,7 @@ class Prober:
         if probe.of_release:
             return False
         text = f"probe {probe.name} differs at position {position}"
-        raise ProbeFailed("probe_differs", text)
+        raise NotProven("probe_differs", text)
 
     async def _rendered(self, probe: Probe) -> bytes | None:
         try:
@@ -129,16 +121,16 @@ class Prober:
                 ids = route.read(page.body)
                 if ids is None:
                     text = f"{route.path} answers no token ids"
-                    raise ProbeFailed("probe_failed", text)
+                    raise NotProven("probe_failed", text)
                 return ids
             else:
                 self._refused(route, page.status)
         return None
 
     def _refused(self, route: ProbeRoute, status: int) -> None:
-        """Note a refusal of this chat; raises ProbeFailed if it is of another kind."""
+        """Note a refusal of this chat; raises NotProven if it is of another kind."""
         self._said = f"{route.path} answers {status}"
         if status in UNAUTHORISED:
-            raise ProbeFailed("unauthorised", f"{self._said}: see --worker-api-key")
+            raise NotProven("unauthorised", f"{self._said}: see --worker-api-key")
         if status in BUSY or status < 400:
-            raise ProbeFailed("probe_failed", self._said)
+            raise NotProven("probe_failed", self._said)

@@ -6,34 +6,28 @@ is `proving.py`'s business.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
-
-import msgspec
+from typing import Protocol
 
 from gateway.asking import Asker, TooLong, Unanswered
 from gateway.config import Config
 from gateway.engines import sglang, trtllm, vllm
 from gateway.models import Renderers
+from gateway.not_proven import NotProven
 from gateway.probe_route import ProbeRoute
-from gateway.probing import UNAUTHORISED, ProbeFailed, Prober
+from gateway.probing import Prober
+from gateway.published import Published, ask_published
 from gateway.threads import Late, QueueFull, Threads
 from render import Renderer
 from render.fingerprint import Difference, Fingerprint, difference
 from router.proof import PENDING, Blocker, Proof
 from router.worker import Worker
 
-INFO_LIMIT = 512 * 1024
-FINGERPRINT_LIMIT = 64 * 1024
 PROVABLE = frozenset({"no_fingerprint", "incomplete", "library_differs"})
 """Differences of fingerprints that leave it open whether ids differ."""
 DAYS_BEGIN_S = 900.0
 """In any time zone a day begins at some quarter of an hour; templates print dates."""
 MODELS = 16
 """Models of one worker that are compared."""
-READS_MODE = frozenset({"poolside_v1", "laguna", "minimax_m3"})
-"""Reasoning parsers that read the mode of a prompt from its text."""
-
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Own(Protocol):
@@ -68,44 +62,6 @@ class Engine(Protocol):
 ENGINES: Mapping[str, Engine] = {"vllm": vllm, "sglang": sglang, "trtllm": trtllm}
 
 
-class ServerInfo(msgspec.Struct, frozen=True):
-    """What /server_info says of rendering."""
-
-    render_fingerprint: msgspec.Raw = msgspec.Raw(b"null")
-    reasoning_parser: object = None
-
-    @property
-    def fingerprint(self) -> object:
-        """The published fingerprint, None where there is none."""
-        if len(self.render_fingerprint) > FINGERPRINT_LIMIT:
-            return False
-        try:
-            return msgspec.json.decode(self.render_fingerprint)
-        except _UNREADABLE:
-            return False
-
-    @property
-    def reads_mode(self) -> bool:
-        """Whether its reasoning parser reads the mode of a prompt from its text."""
-        told = self.fingerprint
-        info: Any = told.get("info") if isinstance(told, dict) else None
-        named = info.get("reasoning_parser") if isinstance(info, dict) else None
-        return not READS_MODE.isdisjoint(
-            name for name in (named, self.reasoning_parser) if isinstance(name, str)
-        )
-
-
-UNREADABLE_INFO = ServerInfo(render_fingerprint=msgspec.Raw(b"false"))
-
-
-class NotProven(Exception):
-    """It is not; `blocker` says why."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(reason, detail)
-        self.blocker = Blocker(reason=reason, detail=detail)
-
-
 class Prover:
     """Proves workers; `own` tells this gateway's fingerprint of a model."""
 
@@ -134,8 +90,6 @@ class Prover:
             proofs = [await self._model(asker, worker, engine, *m) for m in models]
         except NotProven as error:
             return error.blocker
-        except ProbeFailed as error:
-            return Blocker(reason=error.reason, detail=error.detail)
         except TooLong as error:
             return Blocker(reason="probe_failed", detail=str(error))
         except Unanswered as error:
@@ -179,7 +133,7 @@ class Prover:
         if engine.PUBLISHES_FINGERPRINT and not self._has_own(name):
             raise NotProven(PENDING, "this gateway's own fingerprint is not there yet")
         by_probes = self._by_probes(engine)
-        info = await _server_info(asker, engine, may_fail=by_probes)
+        info = await self._published(asker, engine, may_fail=by_probes)
         published = info.fingerprint if engine.PUBLISHES_FINGERPRINT else None
         # Without it, the worker may have a parser that reads the mode.
         reads_mode = info.reads_mode or (
@@ -192,6 +146,18 @@ class Prover:
             raise NotProven(*differs)
         features = await _probed(prober, None if published is None else differs)
         return Proof(by="probes", shapes=features, reads_mode=reads_mode)
+
+    async def _published(
+        self, asker: Asker, engine: Engine, *, may_fail: bool
+    ) -> Published:
+        if not engine.TELLS_OF_RENDERING:
+            return Published()
+        try:
+            return await ask_published(asker)
+        except (NotProven, Unanswered):
+            if may_fail:
+                return Published()
+            raise
 
     def _has_own(self, name: str) -> bool:
         """Whether it is known, or known that there will be none."""
@@ -221,39 +187,11 @@ async def _probed(prober: Prober, differs: Difference | None) -> frozenset[str]:
     """What probes prove; where they tell nothing, a known difference is the reason."""
     try:
         return await prober.run()
-    except ProbeFailed as error:
-        if error.reason == "probe_failed" and differs is not None:
-            raise NotProven(differs.reason, error.detail) from None
+    except NotProven as error:
+        blocker = error.blocker
+        if blocker.reason == "probe_failed" and differs is not None:
+            raise NotProven(differs.reason, blocker.detail) from None
         raise
-
-
-async def _server_info(asker: Asker, engine: Engine, *, may_fail: bool) -> ServerInfo:
-    if not engine.TELLS_OF_RENDERING:
-        return ServerInfo()
-    try:
-        return await _asked(asker)
-    except (NotProven, Unanswered):
-        if may_fail:
-            return ServerInfo()
-        raise
-
-
-async def _asked(asker: Asker) -> ServerInfo:
-    try:
-        page = await asker.get("/server_info", INFO_LIMIT)
-    except TooLong:
-        return UNREADABLE_INFO
-    if page.status in UNAUTHORISED:
-        text = f"/server_info answers {page.status}: see --worker-api-key"
-        raise NotProven("unauthorised", text)
-    if page.status in (404, 405):
-        return ServerInfo()
-    if page.status != 200:
-        raise NotProven("unreachable", f"/server_info answers {page.status}")
-    try:
-        return msgspec.json.decode(page.body, type=ServerInfo)
-    except _UNREADABLE:
-        return UNREADABLE_INFO
 
 
 def _joined(proofs: Sequence[Proof]) -> Proof:
