@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from bench._encoder_texts import chats, texts
+from bench._encoder_texts import chats, contents, texts
 from kvindex.blocks import pack_ids
 from render.encoder import Encoder
 from render.errors import ModelNotFound
@@ -39,7 +39,7 @@ class _Check:
         self.reference.no_truncation()
         self.reference.no_padding()
         self.added = list(self.reference.get_added_tokens_decoder().values())
-        written = "\n".join(token.content for token in self.added)
+        written = "\n".join(contents(self.added))
         self.encoders = list(_encoders(file, written))
         self.texts = 0
         self.tokens = 0

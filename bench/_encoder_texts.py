@@ -1,4 +1,4 @@
-"""Hard texts for encoders, made by hypothesis: for `bench encoder` and for the tests."""
+"""Hard texts for encoders, made by hypothesis: for `bench encoder` and the tests."""
 
 import base64
 from collections.abc import Sequence
@@ -6,16 +6,29 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from tokenizers import AddedToken
 
-MARKS = "\u0301\u0308\u0323\u0302\u0345\u07f3\u07fd\u0f71\u0f72\u3099\u309a\u1161\u11a8\u20dd"
+MARKS = (
+    "\u0301\u0308\u0323\u0302\u0345\u07f3\u07fd"
+    "\u0f71\u0f72\u3099\u309a\u1161\u11a8\u20dd"
+)
 SPACES = " \t\n\r\x0b\x0c\u00a0\u2003\u2028\u3000\u200b\ufeff"
 WORDS = (
-    "the", "The", "it's", "we'LL", "don't", "user", "assistant", "def f(x):", "e", "a1",
-    "1234567", "3.14", "1e-9", "½", "٣٤", "Ⅷ", "Привет", "世界", "こんにちは", "안녕",
-    "مرحبا", "नमस्ते", "ไทย", "ﬁ", "ﷺ", "Å", "👩‍👩‍👧", "👍🏽", "🏳️‍🌈", "🇩🇪", "\x00", "\x7f", "_",
-    "-->", "</", "{\"a\": [1, 2]}", "http://x.y/z?q=%20", "\\n", "▁", "Ġ", "##", "<0x0A>",
-    "<unk>",
-)  # fmt: skip
-MANY = 300  # added tokens that are drawn from, of models that have thousands
+    *("the", "The", "it's", "we'LL", "don't", "user", "assistant", "def f(x):", "e"),
+    *("a1", "1234567", "3.14", "1e-9", "½", "٣٤", "Ⅷ", "Привет", "世界", "こんにちは"),
+    *("안녕", "مرحبا", "नमस्ते", "ไทย", "\ufb01", "\ufdfa", "\u212b", "\x00", "\x7f"),
+    *(
+        "👩\u200d👩\u200d👧",
+        "👍🏽",
+        "🏳\ufe0f\u200d🌈",
+        "🇩🇪",
+        "_",
+        "-->",
+        "</",
+        "\\n",
+        "▁",
+    ),
+    *('{"a": [1, 2]}', "http://x.y/z?q=%20", "Ġ", "##", "<0x0A>", "<unk>"),
+)
+MANY = 150  # added tokens that are drawn from, of models that have thousands
 
 
 def texts(added: Sequence[AddedToken]) -> st.SearchStrategy[str]:
@@ -28,7 +41,7 @@ def texts(added: Sequence[AddedToken]) -> st.SearchStrategy[str]:
 
 def chats(added: Sequence[AddedToken]) -> st.SearchStrategy[list[str]]:
     """Chats as they grow: each text is the one before and another turn."""
-    marks = st.sampled_from(_contents(added))
+    marks = st.sampled_from(contents(added))
     turn = st.tuples(
         marks, st.sampled_from(["user\n", "assistant", "\n", ""]), texts(added), marks
     ).map("".join)
@@ -38,8 +51,8 @@ def chats(added: Sequence[AddedToken]) -> st.SearchStrategy[list[str]]:
     )
 
 
-def _contents(added: Sequence[AddedToken]) -> list[str]:
-    """What may be drawn: the tokens with special rules first, then some of all."""
+def contents(added: Sequence[AddedToken]) -> list[str]:
+    """What is drawn from: the tokens with special rules first, then some of all."""
     odd = [t for t in added if t.lstrip or t.rstrip or t.single_word or t.normalized]
     step = max(1, len(added) // MANY)
     chosen = [*odd[:: max(1, len(odd) // MANY)], *added[::step]]
@@ -47,7 +60,7 @@ def _contents(added: Sequence[AddedToken]) -> list[str]:
 
 
 def _piece(added: Sequence[AddedToken]) -> st.SearchStrategy[str]:
-    token = st.sampled_from(_contents(added))
+    token = st.sampled_from(contents(added))
     cut = st.tuples(token, st.integers(1, 12), st.booleans()).map(
         lambda three: three[0][: three[1]] if three[2] else three[0][three[1] :]
     )
