@@ -77,6 +77,8 @@ class LiveOrder:
             self._stay(aside=sequence < number)
             if sequence < number:
                 self._side = sequence
+                if sequence + 1 == number:  # the hole is filled: just out of order
+                    self._side, self._turns, self._aside = None, 0, False
                 return Arrival.LATE
             self._turns += 1
         else:
