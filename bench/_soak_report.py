@@ -12,6 +12,7 @@ from bench._soak_windows import Settled, Windows
 INSIDE = 0.30
 ERROR = 0.05
 GROWTH = 0.10
+WORST = 12
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +76,27 @@ def print_report(report: Report) -> bool:
     print(f"outside               {outside}")
     for url, sums in sorted(by_worker.items(), key=lambda item: -item[1].error):
         print(f"  {url} {sums}  {report.kinds[url]}")
+    _print_worst(report)
     return _judged(report, inside, outside)
+
+
+def _print_worst(report: Report) -> None:
+    """The requests outside windows that were predicted worst, and what came before."""
+    told = [
+        request
+        for request in report.settled
+        if request.delivered is not None and report.windows.holds(request) is None
+    ]
+    told.sort(key=lambda request: -abs(request.predicted - (request.delivered or 0)))
+    for request in told[:WORST]:
+        before = report.windows.last_before(request)
+        after = "no fault yet"
+        if before is not None:
+            after = f"{request.begun - before.end:.0f} s after {before.fault!r}"
+        print(
+            f"  {request.url} predicted {request.predicted:5} of {request.prompt}, "
+            f"delivered {request.delivered:5}, {after}"
+        )
 
 
 def _print_faults(report: Report) -> None:

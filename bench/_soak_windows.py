@@ -66,6 +66,11 @@ class Windows:
                 return window
         return None
 
+    def last_before(self, request: Settled) -> Window | None:
+        """The window of its worker that ended last before a request."""
+        over = [w for w in self.all[request.url] if w.end <= request.begun]
+        return max(over, key=lambda window: window.end, default=None)
+
 
 def wrong_feeds(worker: SimWorker, told: Mapping[str, Any]) -> list[str]:
     """What is not as it should be with the feeds of a worker that is at rest."""

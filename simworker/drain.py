@@ -43,7 +43,6 @@ class RankEvents:
     """One attention-DP rank's events on their way into the buffer."""
 
     def __init__(self, buffer: EventBuffer, encode: Encode, *, rank: int) -> None:
-        self._buffer = buffer
         self._encode = encode
         self._rank = rank
         self._next_id = 0
@@ -62,10 +61,9 @@ class RankEvents:
             self.line.take(event_id, self._encode(event, event_id, self._rank))
 
     def begin_anew(self, *, unheard: bool = False) -> None:
-        """The process is another one: ids from 0, an empty buffer.
+        """The process is another one: ids from 0.
 
         `unheard`: it has had more events than the one before, and all were lost.
         """
         self._next_id = self._next_id + 1 if unheard else 0
-        self._buffer.clear()
         self.line.clear()

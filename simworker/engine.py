@@ -135,7 +135,6 @@ class Engine:
 
         The process that died took no request with it: they only start over.
         """
-        self.advance(now)
         current = [self._prefilling] if self._prefilling is not None else []
         current += self._running
         self._prefilling, self._running = None, []

@@ -73,6 +73,7 @@ class Rank:
 
         `unheard`: what it says first is lost, and its numbers are past those of before.
         """
+        self.runner.catch_up()
         self._groups = self._caching.groups()
         if self.stream is not None:
             self.stream.begin_anew(unheard=unheard)
@@ -98,6 +99,7 @@ class Ranks:
             Rank(number, options, caching)
             for number in range(options.data_parallel_size)
         ]
+        self._buffer = caching.buffer
         self._turn = 0
         self.started = time.time()
 
@@ -156,6 +158,8 @@ class Ranks:
         if how.reconnect:
             for publisher in self.publishers:
                 await publisher.reconnect()
+        if self._buffer is not None:
+            self._buffer.clear()
         for rank in self._ranks:
             rank.restart(how.block_size, unheard=how.unheard)
         if not how.same_start:

@@ -73,6 +73,11 @@ class Runner:
         self.engine.restart(cache, self._clock())
         self._set_timer()
 
+    def catch_up(self) -> None:
+        """Let everything happen that is due."""
+        self.engine.advance(self._clock())
+        self._set_timer()
+
     def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -84,8 +89,7 @@ class Runner:
 
     def _turn(self) -> None:
         self._timer = None
-        self.engine.advance(self._clock())
-        self._set_timer()
+        self.catch_up()
 
     def stop(self) -> None:
         """Nothing happens any more."""

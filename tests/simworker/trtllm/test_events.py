@@ -190,6 +190,20 @@ async def test_a_restart(
     assert events[0]["data"]["type"] == "stored"
 
 
+async def test_a_restart_of_two_ranks(
+    client: aiohttp.ClientSession, start_worker: StartWorker
+) -> None:
+    """Each says so; what waited in the buffer is gone with the process."""
+    worker = await start_worker(msgspec.structs.replace(SMALL, data_parallel_size=2))
+    await ask(client, worker, "word " * 40)
+    await post(client, worker, "/sim/restart", {})
+    events = await drain(client, worker)
+    assert [
+        (event["attention_dp_rank"], event["event_id"], event["data"]["type"])
+        for event in events
+    ] == [(0, 0, "created"), (1, 0, "created")]
+
+
 async def test_a_reset(
     client: aiohttp.ClientSession, start_worker: StartWorker
 ) -> None:

@@ -43,3 +43,25 @@ async def test_tokenize_refuses(
     async with client.post(worker.url + path, json=body) as response:
         assert response.status in (400, 404)
         assert (await response.json())["error"]["param"] == param
+
+
+@pytest.mark.parametrize(
+    "ignored",
+    [
+        {"reasoning_effort": "none"},
+        {"truncate_prompt_tokens": 3},
+        {"documents": [{"text": "x"}]},
+        {"tool_choice": "none"},
+    ],
+)
+async def test_what_it_does_not_know_is_ignored(
+    client: aiohttp.ClientSession, worker: SimWorker, ignored: dict[str, Any]
+) -> None:
+    """As a real worker's: fields of chats that it does not read change nothing."""
+    chat = {"messages": [{"role": "user", "content": "hi"}]}
+    answers = []
+    for body in (chat, chat | ignored):
+        async with client.post(worker.url + "/tokenize", json=body) as response:
+            assert response.status == 200
+            answers.append(await response.json())
+    assert answers[0] == answers[1]
