@@ -106,8 +106,13 @@ class Drainer:
             known.feed.work(BLOCKS)
             expect(known.feed, why)
 
-    async def _hand_over(self, worker: Worker, drained: Drain, holes: "Holes") -> None:
-        """Give each event to its rank's feed, in slices short enough for requests."""
+    async def _hand_over(
+        self, worker: Worker, drained: Drain, holes: "Holes | None"
+    ) -> None:
+        """Give each event to its rank's feed, in slices short enough for requests.
+
+        `holes` is None after a fetch that failed: then holes are no wonder.
+        """
         end, gaps = time.monotonic() + SLICE_S, _gaps(worker)
         for event in drained.events:
             feed = self._owners.feed(worker, event.rank)

@@ -96,7 +96,7 @@ class Listener:
                         "cannot listen for KV events at %s: %s", self.endpoint, error
                     )
             await asyncio.sleep(REBIND_S)
-        self.endpoint = socket.get(zmq.LAST_ENDPOINT).rstrip(b"\0").decode()
+        self.endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         log.info("listening for KV events at %s", self.endpoint)
 
     async def _drain(

@@ -136,13 +136,13 @@ class Monitor:
             log.warning("worker %s: %s", worker.url, facts.trouble)
         self.facts[worker.url] = facts
         self._pool.listed(worker, facts.models)
-        worker.engine = facts.engine
-        if worker.spec.profile is None and facts.engine in PROFILES:
-            worker.profile = facts.engine
+        engine = worker.engine = facts.engine or GENERIC
+        if worker.spec.profile is None and engine in PROFILES:
+            worker.profile = engine
         worker.version = facts.version or worker.version
         worker.block_size = facts.block_size or worker.block_size
         worker.cache_blocks = facts.cache_blocks or worker.cache_blocks
-        worker.can_pin_ranks = facts.engine in RANK_PINNING_ENGINES
+        worker.can_pin_ranks = engine in RANK_PINNING_ENGINES
         self._ingest.owners.learn(worker, facts)
         if before is None or worker.state is not WorkerState.ready:
             self._pool.answered(worker)

@@ -78,11 +78,20 @@ class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
 class Engine(Protocol):
     """A file of this package: which routes to ask, and how to read the answers."""
 
-    ROUTES: tuple[str, ...]
-    DECODE: Callable[[bytes], EventBatch]
-    """A batch of its ZMQ stream."""
-    NO_EVENTS: str
-    """The likely cause where none come."""
+    @property
+    def ROUTES(self) -> tuple[str, ...]:
+        """What to ask."""
+        ...
+
+    @property
+    def DECODE(self) -> Callable[[bytes], EventBatch]:
+        """Decodes a batch of its ZMQ stream."""
+        ...
+
+    @property
+    def NO_EVENTS(self) -> str:
+        """The likely cause where none come."""
+        ...
 
     def read(self, pages: Pages, url: str) -> EngineFacts:
         """What the pages of the worker at `url` tell."""

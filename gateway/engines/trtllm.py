@@ -51,13 +51,15 @@ def read(pages: Pages, url: str) -> EngineFacts:
     """What the routes in `ROUTES` tell."""
     version = (pages["/version"] or MISSING).object()
     info = (pages["/server_info"] or MISSING).object()
+    algorithm = string(info, "kv_cache_hash_algo")
     size = count(info, "tokens_per_block", LARGEST_BLOCK)
     odd = None if size else no_size("tokens_per_block", info.get("tokens_per_block"))
     return EngineFacts(
         version=string(version, "version"),
         block_size=size or None,
         sources={} if info else None,
-        drained=EventDecoder(string(info, "kv_cache_hash_algo")),
+        # Fetched events are gone: not before it is known how to read them.
+        drained=EventDecoder(algorithm) if pages["/server_info"] else None,
         trouble=refused("/server_info", pages["/server_info"]) or odd,
     )
 

@@ -62,6 +62,10 @@ class Scripted(RawWorker):
         self.fetches = 0
         self.over = False
 
+    async def __aenter__(self) -> "Scripted":
+        await super().__aenter__()
+        return self
+
     async def __aexit__(self, *error: Any) -> None:
         self.over = True  # a fetch may come just when its connection is cancelled
         await super().__aexit__(*error)
@@ -78,9 +82,9 @@ class Scripted(RawWorker):
                 answer = self.answers.pop(0) if self.answers else []
                 if not answer and isinstance(answer, bytes):
                     return  # hang up
-                raw = isinstance(answer, bytes)
-                body = answer if raw else json_answer(json.dumps(answer).encode())
-                await connection.send(body)
+                if not isinstance(answer, bytes):
+                    answer = json_answer(json.dumps(answer).encode())
+                await connection.send(answer)
             else:
                 await connection.send(json_answer(b"{}", status=b"404 Not Found"))
 

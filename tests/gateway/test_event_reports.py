@@ -1,0 +1,406 @@
+"""Field reports about event streams and ranks: what went wrong in others, asserted.
+
+Each test plays the report's input on whole gateways. What only concerns the meaning of
+events is in the tests of kvindex.
+"""
+
+import asyncio
+import json
+from functools import partial
+from typing import Any
+
+import pytest
+
+from gateway import monitor
+from gateway.values import EventEndpoint
+from kvindex.events import AllBlocksCleared, BlockStored
+from kvindex.feed import FeedSettings
+from simworker.server import SimWorker
+from tests.gateway.fed import (
+    SIZE,
+    TURN,
+    feeds,
+    held,
+    options,
+    sim,
+    states,
+    told,
+    turn,
+)
+from tests.gateway.scripted import ANSWER, LISTING, ask
+from tests.gateway.test_broken_events import (
+    Publisher,
+    publishing,
+    stored,
+    subscribed,
+)
+from tests.gateway.test_ranks import ranks_sent
+from tests.proxy.raw import RawWorker, WorkerConnection, json_answer
+from tests.running import MODEL, SIM, Running, StartGateway, StartWorker, until
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at workers often enough for a test."""
+    monkeypatch.setattr(monitor, "FIRST_RETRY_S", 0.05)
+    monkeypatch.setattr(monitor, "RETRY_LIMIT_S", 0.2)
+    monkeypatch.setattr(monitor, "REFRESH_S", 0.2)
+
+
+def chain(number: int, blocks: int, parent: int | None = None) -> BlockStored:
+    """Blocks `number`, `number + 1`, ... of 16 tokens, one after the other."""
+    events = [stored(number + step) for step in range(blocks)]
+    return BlockStored(
+        hashes=tuple(event.hashes[0] for event in events),
+        parent=parent,
+        token_ids=b"".join(event.token_ids for event in events),
+        block_size=16,
+    )
+
+
+async def test_a1_a_cache_that_was_wiped(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """AllBlocksCleared counts at once."""
+    worker = await start_worker(SIM)
+    async with publishing() as (endpoint, publisher):
+        gateway = await subscribed(start_gateway, worker, endpoint)
+        publisher.events(0, chain(1, 8))
+        await until(lambda: held(gateway, worker) == 8)
+        publisher.events(1, AllBlocksCleared())
+        await until(lambda: held(gateway, worker) == 0)
+        assert states(gateway, worker) == ["live"]
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+async def test_a1_a_cache_that_was_wiped_unheard(
+    engine: str, start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """No event, but the worker finds nothing cached: the index corrects itself."""
+    worker = await start_worker(options(engine))
+    gateway = await start_gateway(worker)
+    await gateway.chat(TURN)
+    await until(lambda: held(gateway, worker) >= 8)
+    feed = feeds(gateway, worker)[0]
+    await sim(gateway, worker, "/sim/faults", mute=True)
+    await sim(gateway, worker, "/sim/reset")
+    assert (await gateway.chat(TURN)).cached == 0
+    await sim(gateway, worker, "/sim/faults")
+    await gateway.chat(turn(1))
+    await until(lambda: feed.counters.gaps > 0 or feed.counters.cleared > 0)
+    answer = await gateway.chat(TURN)
+    assert answer.cached >= 8 * SIZE
+    await until(lambda: held(gateway, worker) >= 8)
+
+
+async def test_a2_a_restart_without_replay(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Numbers begin anew: the old blocks vanish, with no replay endpoint at all."""
+    worker = await start_worker(SIM)
+    async with publishing() as (endpoint, publisher):
+        gateway = await subscribed(start_gateway, worker, endpoint)
+        for sequence in range(501):
+            publisher.events(sequence, stored(sequence + 1))
+        await until(lambda: held(gateway, worker) == 501)
+        publisher.events(0, stored(9000))
+        await until(lambda: feeds(gateway, worker)[0].counters.restarts == 1)
+        await until(lambda: held(gateway, worker) == 1)
+        assert states(gateway, worker) == ["live"]
+
+
+async def test_a3_children_of_unknown_parents(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """They are kept, counted and shown, and count once their parent is told."""
+    worker = await start_worker(SIM)
+    async with publishing() as (endpoint, publisher):
+        gateway = await subscribed(start_gateway, worker, endpoint)
+        publisher.events(7, chain(2, 3, parent=0xAB))
+        publisher.events(8, chain(5, 2, parent=4))
+        await until(lambda: feeds(gateway, worker)[0].last_sequence == 8)
+        assert held(gateway, worker) == 0
+        (page,) = (await gateway.get("/gateway/index"))["owners"]
+        assert page["orphans"] == 5
+        root = BlockStored(
+            hashes=(0xAB,), token_ids=stored(99).token_ids, block_size=16
+        )
+        publisher.events(9, root)
+        await until(lambda: held(gateway, worker) == 6)
+
+
+async def test_a4_missed_batches_without_replay(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """1, 2, 5: two were missed, and the worker is in doubt."""
+    worker = await start_worker(SIM)
+    async with publishing() as (endpoint, publisher):
+        gateway = await subscribed(start_gateway, worker, endpoint)
+        for sequence in (1, 2, 5):
+            publisher.events(sequence, stored(sequence))
+        await until(lambda: held(gateway, worker) == 3)
+        counters = feeds(gateway, worker)[0].counters
+        assert (counters.gaps, counters.missed_batches) == (1, 2)
+        assert states(gateway, worker) == ["degraded"]
+
+
+async def test_a4_missed_batches_with_replay(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """The replay is asked once, from the last batch seen, and mends it all."""
+    worker = await start_worker(options(replay_port=0))
+    gateway = await start_gateway(worker)
+    await gateway.chat(TURN)
+    await until(lambda: held(gateway, worker) >= 8)
+    await sim(gateway, worker, "/sim/faults", drop=2)
+    for number in range(4):
+        await gateway.chat(turn(number))
+    feed = feeds(gateway, worker)[0]
+    await until(lambda: feed.counters.replayed > 0 and feed.state == "live")
+    assert feed.complete
+    for number in range(4):
+        assert await told(gateway, turn(number)) >= 8 * SIZE
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_a5_replay_frames(
+    legacy: bool, start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """With a topic in them or, before vLLM 0.26, without."""
+    worker = await start_worker(options(replay_port=0, legacy_replay=legacy))
+    first = await start_gateway(worker)
+    await first.chat(TURN)
+    late = await start_gateway(worker)
+    await until(lambda: held(late, worker) >= 8)
+    counters = feeds(late, worker)[0].counters
+    assert (counters.undecodable, counters.restarts) == ({}, 0)
+
+
+async def test_a6_one_recovery_per_gap(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """What is replayed runs ahead of the live batches: no second recovery."""
+    worker = await start_worker(options(replay_port=0))
+    gateway = await start_gateway(worker)
+    for number in range(3):
+        await gateway.chat(turn(number))
+    await sim(gateway, worker, "/sim/faults", drop=1)
+    for number in range(3, 9):
+        await gateway.chat(turn(number))
+    feed = feeds(gateway, worker)[0]
+    await until(lambda: _caught_up(gateway, worker))
+    replayed = feed.counters.replayed
+    for number in range(9, 14):
+        await gateway.chat(turn(number))
+    await until(lambda: _caught_up(gateway, worker))
+    assert feed.counters.replayed == replayed
+    assert (feed.counters.restarts, feed.state, feed.complete) == (0, "live", True)
+
+
+def _caught_up(gateway: Running, worker: SimWorker) -> bool:
+    assert worker.publisher is not None
+    last = worker.publisher.next_sequence - 1
+    return feeds(gateway, worker)[0].last_sequence == last
+
+
+async def test_a7_a_worker_without_events(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One has events, the other none: it is named, with its likely cause, and shown."""
+    monkeypatch.setattr("gateway.silence.MISSING_AFTER_S", 0.2)
+    monkeypatch.setattr("gateway.silence.CHECK_S", 0.05)
+    lively, mute = await start_worker(options()), await start_worker(SIM)
+    gateway = await start_gateway(lively, mute)
+    for number in range(6):
+        await gateway.chat(turn(number))
+    await until(lambda: "unlike others" in caplog.text)
+    (line,) = [r.getMessage() for r in caplog.records if "unlike" in r.getMessage()]
+    assert mute.url in line
+    assert "--kv-events-config" in line
+    shown = {"worker": mute.url, "rank": "0", "state": "estimated"}
+    assert await gateway.metric("feed_state", **shown) == 1
+
+
+async def test_a8_a_poll_that_returns_nothing(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """[] for ever: by its history, said once, and shown."""
+    soon = partial(FeedSettings, silent_after_s=0.1)
+    monkeypatch.setattr("gateway.ingest.FeedSettings", soon)
+    worker = await start_worker(options("trtllm", kv_events=False))
+    gateway = await start_gateway(worker)
+    await gateway.chat(TURN)
+    await until(lambda: states(gateway, worker) == ["silent"])
+    assert "event_buffer_max_size" in caplog.text
+    answer = await gateway.chat(TURN)
+    assert answer.cached >= 8 * SIZE
+    assert await gateway.hits() == (answer.cached, answer.cached)
+    assert await gateway.metric("feed_state", state="silent") == 1
+
+
+async def test_a9_a_gateway_that_starts_late(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Blocks without a root are not credited; what requests find is learnt."""
+    worker = await start_worker(options())
+    first = await start_gateway(worker)
+    await first.chat(TURN)
+    late = await start_gateway(worker)
+    more = [*TURN, {"role": "user", "content": "And who else? " * 40}]
+    answer = await late.chat(more)
+    assert answer.cached >= 8 * SIZE
+    predicted, delivered = await late.hits()
+    assert (predicted, delivered) == (0, answer.cached)
+    assert await told(late, TURN) == 0
+    again = await late.chat(more)
+    later_predicted, later_delivered = await late.hits()
+    assert later_predicted - predicted == later_delivered - delivered == again.cached
+
+
+async def test_a10_a_flood_of_events(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Applied and counted as lost make what was sent; requests do not notice."""
+    worker = await start_worker(SIM)
+    async with publishing() as (endpoint, publisher):
+        gateway = await subscribed(start_gateway, worker, endpoint)
+        publisher.events(0, stored(1))
+        await until(lambda: held(gateway, worker) == 1)
+        flood = asyncio.to_thread(_flood, publisher, 4_000)
+        times: list[float] = []
+        waits = asyncio.create_task(_answer_times(gateway, times))
+        await flood
+        feed = feeds(gateway, worker)[0]
+        await until(lambda: feed.last_sequence == 4_000, 30)
+        waits.cancel()
+        counters = feed.counters
+        assert counters.batches + counters.missed_batches == 4_001
+        assert counters.stored == counters.batches
+        assert max(times) < 0.5
+
+
+async def _answer_times(gateway: Running, times: list[float]) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        begun = loop.time()
+        await gateway.get("/health")
+        times.append(loop.time() - begun)
+        await asyncio.sleep(0.01)
+
+
+def _flood(publisher: Publisher, batches: int) -> None:
+    for sequence in range(1, batches + 1):
+        publisher.events(sequence, stored(sequence + 1))
+
+
+async def test_a40_ranks_are_kept_apart(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """What rank 3 announces is held by (worker, 3) alone."""
+    worker = await start_worker(SIM)
+    async with publishing() as (endpoint, publisher), publishing() as (other, _):
+        sources = (
+            EventEndpoint(worker.url, 0, other),
+            EventEndpoint(worker.url, 3, endpoint),
+        )
+        gateway = await start_gateway(worker, kv_events=sources)
+        await asyncio.sleep(0.3)
+        publisher.events(0, chain(1, 4))
+        await until(lambda: held(gateway, worker) == 4)
+        found = {r: f.owner.blocks if f.owner else 0 for r, f in _all(gateway, worker)}
+        assert found == {0: 0, 3: 4}
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+async def test_a14_block_sizes_of_all_kinds(
+    engine: str, start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """128, 32 and 48 tokens side by side: each worker is matched by its own size.
+
+    None is refused: every size has an index of its own.
+    """
+    sizes = (128, 32, 48)
+    workers = [await start_worker(options(engine, block_size=n)) for n in sizes]
+    gateway = await start_gateway(*workers, policy="round_robin")
+    for _ in workers:
+        answer = await gateway.chat(TURN)
+    await until(lambda: all(held(gateway, worker) for worker in workers))
+    prompt_tokens = answer.body["usage"]["prompt_tokens"]
+    body = {"model": MODEL, "messages": TURN}
+    explained = await gateway.post("/gateway/explain", body)
+    found = {shown["url"]: shown["held_tokens"] for shown in explained["workers"]}
+    assert found == {
+        worker.url: (prompt_tokens - 1) // size * size
+        for worker, size in zip(workers, sizes, strict=True)
+    }
+
+
+async def test_a67_a_key_is_wanted(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """401 on /server_info alone: said once, with the flag; events come all the same."""
+    worker = await start_worker(options("trtllm", render_fingerprint="unauthorised"))
+    gateway = await start_gateway(worker)
+    await gateway.chat(TURN)
+    await until(lambda: held(gateway, worker) >= 8)
+    lines = [r.getMessage() for r in caplog.records if "answers 401" in r.getMessage()]
+    assert len(lines) == 1
+    assert worker.url in lines[0]
+    assert "--worker-api-key" in lines[0]
+
+
+def _all(gateway: Running, worker: SimWorker) -> Any:
+    return feeds(gateway, worker).items()
+
+
+LATER_RANKS = json_answer(
+    b'vllm:num_requests_running{engine="4",model_name="m"} 0.0\n'
+    b'vllm:num_requests_running{engine="5",model_name="m"} 0.0\n'
+    b'vllm:num_requests_running{engine="6",model_name="m"} 0.0\n'
+    b'vllm:num_requests_running{engine="7",model_name="m"} 0.0\n'
+)
+REFUSAL = json_answer(
+    json.dumps({"error": {"message": "rank out of range"}}).encode(),
+    status=b"400 Bad Request",
+)
+
+
+async def test_a39_global_ranks(start_gateway: StartGateway) -> None:
+    """A worker that owns ranks 4 to 7 is asked for those and no others."""
+
+    async def script(connection: WorkerConnection) -> None:
+        while request := await connection.request():
+            path = request.split(b" ")[1]
+            answer = {b"/v1/models": LISTING, b"/metrics": LATER_RANKS}.get(
+                path, json_answer(b"{}", status=b"404 Not Found")
+            )
+            if path == b"/v1/chat/completions":
+                lower = request.lower()
+                mine = any(
+                    b"x-data-parallel-rank: %d" % r in lower for r in range(4, 8)
+                )
+                answer = ANSWER if mine else REFUSAL
+            await connection.send(answer)
+
+    async with RawWorker(script) as worker:
+        gateway = await start_gateway(worker.url, policy="round_robin")
+        for _ in range(8):
+            assert (await ask(gateway))[0] == 200
+        assert sorted(ranks_sent(worker)) == [
+            b"4",
+            b"4",
+            b"5",
+            b"5",
+            b"6",
+            b"6",
+            b"7",
+            b"7",
+        ]
