@@ -12,11 +12,13 @@ import pytest
 import uvloop
 from aiohttp import web
 
+from gateway import fingerprints
 from gateway.render_config import RenderConfig
 from gateway.render_server import RenderServer
 from gateway.server import make_runner
 from render import Renderer
 from tests.gateway.answering import Answering, Scripted
+from tests.gateway.fingerprinting import Waiting
 from tests.gateway.forwarding_rig import Bodies
 from tests.gateway.render_rig import RunningRenderServer, StartRenderServer
 from tests.running import MODEL
@@ -99,3 +101,11 @@ async def scripted() -> AsyncIterator[Scripted]:
     answering = Answering()
     yield answering.start
     await answering.stop()
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Waiting:
+    """The computation of this test."""
+    waiting = Waiting()
+    monkeypatch.setattr(fingerprints, "compute", waiting)
+    return waiting

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from render import Renderer
+from render.fingerprint_cache import FingerprintCache
 from simworker.model import demo_model_dir
 from tests.render import gpt_oss
+from tests.render.models import byte_level, save
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +46,15 @@ def oss(tmp_path_factory: pytest.TempPathFactory) -> Renderer:
     """gpt-oss's renderer as vLLM, on the day of its captures."""
     path = gpt_oss.save(tmp_path_factory.mktemp("gpt_oss"))
     return Renderer.load(path, encoder="tokenizers", clock=lambda: gpt_oss.DAY)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> FingerprintCache:
+    """An empty cache."""
+    return FingerprintCache(tmp_path / "cache")
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """A small model's directory."""
+    return save(tmp_path / "tiny", byte_level())

@@ -82,6 +82,7 @@ def test_a_trained_tokenizer(tmp_path: Path) -> None:
     assert told["libraries"].keys() == {"transformers", "tokenizers"}
 
 
+@pytest.mark.timeout(180)
 def test_the_built_in_model(model_dir: Path) -> None:
     """150,000 tokens, in a process of its own; nothing else is on its stdout."""
     command = [sys.executable, "-m", "render.fingerprint_process"]
