@@ -28,8 +28,9 @@ WAIT_S = 30.0
 def user_cache_dir() -> Path:
     """`kv-gateway` under `$XDG_CACHE_HOME`, else under `~/.cache`."""
     configured = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(configured) if os.path.isabs(configured) else Path.home() / ".cache"
-    return base / "kv-gateway"
+    if os.path.isabs(configured):
+        return Path(configured) / "kv-gateway"
+    return Path(os.path.expanduser("~")) / ".cache" / "kv-gateway"
 
 
 class FingerprintCache:
