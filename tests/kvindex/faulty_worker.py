@@ -13,8 +13,10 @@ from kvindex.events import (
     BlockStored,
     BlockUpdated,
     CacheCreated,
+    EngineHash,
     EventBatch,
     KVEvent,
+    UndecodableBatch,
 )
 from kvindex.wire import vllm
 from kvindex.wire.trtllm import decode_event, encode_event
@@ -47,12 +49,23 @@ class FaultyWorker:
         self.next = 0
         self.kept: dict[int, bytes] = {}
         self.process = 0
+        self.paths: dict[EngineHash, Path] = {}
 
     def name(self, path: Path) -> int:
         """The engine's name of a block."""
-        if self.engine == "trtllm":
-            return trtllm_name(path)
-        return own_hash(path) ^ 0x5555
+        trtllm = self.engine == "trtllm"
+        name = trtllm_name(path) if trtllm else own_hash(path) ^ 0x5555
+        self.paths[name] = path
+        return name
+
+    def told_by(self, content: bytes) -> set[Path]:
+        """The blocks that a batch says are stored."""
+        try:
+            events = DECODERS[self.engine](content).events
+        except UndecodableBatch:
+            return set()
+        stores = [event for event in events if isinstance(event, BlockStored)]
+        return {self.paths[name] for e in stores for name in e.hashes}
 
     def batch(self, *events: KVEvent) -> tuple[int, bytes]:
         """The next batch: number and bytes."""

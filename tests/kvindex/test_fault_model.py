@@ -76,7 +76,7 @@ class FaultMachine(RuleBasedStateMachine):
 
     def receive(self, number: int, content: bytes) -> None:
         """One batch arrives."""
-        self.told |= set(self.worker.cache)
+        self.told |= self.worker.told_by(content)
         self.feed.receive(number, content)
 
     @rule(
@@ -175,7 +175,7 @@ class FaultMachine(RuleBasedStateMachine):
             self.feed.replaying(start)
             for number, content in sorted(self.worker.kept.items()):
                 if number >= start and (complete or number < limit):
-                    self.told |= set(self.worker.cache)
+                    self.told |= self.worker.told_by(content)
                     self.feed.replayed(number, content)
             self.feed.replay_ended(complete)
 
