@@ -69,7 +69,7 @@ class Admin:
         return {"workers": [self._worker(worker) for worker in self._pool.workers]}
 
     def _worker(self, worker: Worker) -> dict[str, Any]:
-        now = self._clock()
+        now, sources = self._clock(), self._monitor.sources(worker)
         return {
             "url": worker.url,
             "engine": worker.engine,
@@ -86,6 +86,7 @@ class Admin:
             "feeds": [
                 {
                     "rank": rank,
+                    "source": sources.named(rank),
                     "state": knowledge.feed.state,
                     "reason": knowledge.feed.reason,
                     "state_s": round(now - knowledge.feed.since, 3),

@@ -21,6 +21,7 @@ from gateway.contact import GENERIC, ContactFailed, WorkerFacts
 from gateway.ingest import Ingest
 from gateway.models import Renderers
 from gateway.slices import BLOCKS
+from gateway.sources import Sources
 from render.profile import PROFILES
 from router.pool import WorkerPool
 from router.worker import Worker, WorkerState
@@ -65,6 +66,10 @@ class Monitor:
         counts = [n for n in lengths if type(n) is int and n > 0]
         return min(counts, default=None)
 
+    def sources(self, worker: Worker) -> Sources:
+        """Where a worker's events come from."""
+        return self._ingest.owners.sources(worker)
+
     async def first_round(
         self, session: aiohttp.ClientSession, within_s: float
     ) -> None:
@@ -79,7 +84,7 @@ class Monitor:
         try:
             async with self._ingest.follow(session, worker, look.set) as following:
                 while True:
-                    following.settle(self._ingest.owners.sources(worker))
+                    following.settle(self.sources(worker))
                     retry = min(FIRST_RETRY_S * 2.0 ** min(failures, 10), RETRY_LIMIT_S)
                     known = worker.url in self.facts and not failures
                     wait = REFRESH_S if known else retry

@@ -30,6 +30,15 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Where ranks that come there replay; those of publishers are in `by_rank`."""
     decode: Callable[[bytes], EventBatch] = vllm.DECODE
 
+    def named(self, rank: int) -> str | None:
+        """Where a rank's events come from, for the operator."""
+        if self.drained:
+            return "POST /kv_cache_events"
+        if self.listened:
+            return "--kv-events-bind"
+        source = self.by_rank.get(rank)
+        return source.endpoint if source else None
+
     @property
     def missed_reason(self) -> str:
         """What a hole in the numbers of events means."""

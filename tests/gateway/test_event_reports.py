@@ -58,10 +58,13 @@ def chain(number: int, blocks: int, parent: int | None = None) -> BlockStored:
     )
 
 
-async def test_a1_a_cache_that_was_wiped(
+async def test_a_cache_that_was_wiped(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """AllBlocksCleared counts at once."""
+    """AllBlocksCleared counts at once.
+
+    vllm-project/aibrix#2287
+    """
     worker = await start_worker(SIM)
     async with publishing() as (endpoint, publisher):
         gateway = await subscribed(start_gateway, worker, endpoint)
@@ -73,10 +76,13 @@ async def test_a1_a_cache_that_was_wiped(
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
-async def test_a1_a_cache_that_was_wiped_unheard(
+async def test_a_cache_that_was_wiped_unheard(
     engine: str, start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """No event, but the worker finds nothing cached: the index corrects itself."""
+    """No event, but the worker finds nothing cached: the index corrects itself.
+
+    vllm-project/aibrix#2287
+    """
     worker = await start_worker(options(engine))
     gateway = await start_gateway(worker)
     await gateway.chat(TURN)
@@ -93,10 +99,13 @@ async def test_a1_a_cache_that_was_wiped_unheard(
     await until(lambda: held(gateway, worker) >= 8)
 
 
-async def test_a2_a_restart_without_replay(
+async def test_a_restart_without_replay(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """Numbers begin anew: the old blocks vanish, with no replay endpoint at all."""
+    """Numbers begin anew: the old blocks vanish, with no replay endpoint at all.
+
+    llm-d/llm-d-router#2853
+    """
     worker = await start_worker(SIM)
     async with publishing() as (endpoint, publisher):
         gateway = await subscribed(start_gateway, worker, endpoint)
@@ -109,10 +118,13 @@ async def test_a2_a_restart_without_replay(
         assert states(gateway, worker) == ["live"]
 
 
-async def test_a3_children_of_unknown_parents(
+async def test_children_of_unknown_parents(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """They are kept, counted and shown, and count once their parent is told."""
+    """They are kept, counted and shown, and count once their parent is told.
+
+    llm-d/llm-d-kv-cache#372
+    """
     worker = await start_worker(SIM)
     async with publishing() as (endpoint, publisher):
         gateway = await subscribed(start_gateway, worker, endpoint)
@@ -129,10 +141,13 @@ async def test_a3_children_of_unknown_parents(
         await until(lambda: held(gateway, worker) == 6)
 
 
-async def test_a4_missed_batches_without_replay(
+async def test_missed_batches_without_replay(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """1, 2, 5: two were missed, and the worker is in doubt."""
+    """1, 2, 5: two were missed, and the worker is in doubt.
+
+    llm-d/llm-d-router#1737
+    """
     worker = await start_worker(SIM)
     async with publishing() as (endpoint, publisher):
         gateway = await subscribed(start_gateway, worker, endpoint)
@@ -144,10 +159,13 @@ async def test_a4_missed_batches_without_replay(
         assert states(gateway, worker) == ["degraded"]
 
 
-async def test_a4_missed_batches_with_replay(
+async def test_missed_batches_with_replay(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """The replay is asked once, from the last batch seen, and mends it all."""
+    """The replay is asked once, from the last batch seen, and mends it all.
+
+    llm-d/llm-d-router#1737
+    """
     worker = await start_worker(options(replay_port=0))
     gateway = await start_gateway(worker)
     await gateway.chat(TURN)
@@ -163,10 +181,13 @@ async def test_a4_missed_batches_with_replay(
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-async def test_a5_replay_frames(
+async def test_replay_frames(
     legacy: bool, start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """With a topic in them or, before vLLM 0.26, without."""
+    """With a topic in them or, before vLLM 0.26, without.
+
+    vllm-project/vllm#45174
+    """
     worker = await start_worker(options(replay_port=0, legacy_replay=legacy))
     first = await start_gateway(worker)
     await first.chat(TURN)
@@ -176,10 +197,13 @@ async def test_a5_replay_frames(
     assert (counters.undecodable, counters.restarts) == ({}, 0)
 
 
-async def test_a6_one_recovery_per_gap(
+async def test_one_recovery_per_gap(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """What is replayed runs ahead of the live batches: no second recovery."""
+    """What is replayed runs ahead of the live batches: no second recovery.
+
+    ai-dynamo/dynamo#7072
+    """
     worker = await start_worker(options(replay_port=0))
     gateway = await start_gateway(worker)
     for number in range(3):
@@ -203,13 +227,16 @@ def _caught_up(gateway: Running, worker: SimWorker) -> bool:
     return feeds(gateway, worker)[0].last_sequence == last
 
 
-async def test_a7_a_worker_without_events(
+async def test_a_worker_without_events(
     start_worker: StartWorker,
     start_gateway: StartGateway,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """One has events, the other none: it is named, with its likely cause, and shown."""
+    """One has events, the other none: it is named, with its likely cause.
+
+    ai-dynamo/dynamo#11194
+    """
     monkeypatch.setattr("gateway.silence.MISSING_AFTER_S", 0.2)
     monkeypatch.setattr("gateway.silence.CHECK_S", 0.05)
     lively, mute = await start_worker(options()), await start_worker(SIM)
@@ -224,13 +251,16 @@ async def test_a7_a_worker_without_events(
     assert await gateway.metric("feed_state", **shown) == 1
 
 
-async def test_a8_a_poll_that_returns_nothing(
+async def test_a_poll_that_returns_nothing(
     start_worker: StartWorker,
     start_gateway: StartGateway,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """[] for ever: by its history, said once, and shown."""
+    """[] for ever: by its history, said once, and shown.
+
+    NVIDIA/TensorRT-LLM#14882
+    """
     soon = partial(FeedSettings, silent_after_s=0.1)
     monkeypatch.setattr("gateway.ingest.FeedSettings", soon)
     worker = await start_worker(options("trtllm", kv_events=False))
@@ -244,10 +274,13 @@ async def test_a8_a_poll_that_returns_nothing(
     assert await gateway.metric("feed_state", state="silent") == 1
 
 
-async def test_a9_a_gateway_that_starts_late(
+async def test_a_gateway_that_starts_late(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """Blocks without a root are not credited; what requests find is learnt."""
+    """Blocks without a root are not credited; what requests find is learnt.
+
+    sgl-project/sglang#39750
+    """
     worker = await start_worker(options())
     first = await start_gateway(worker)
     await first.chat(TURN)
@@ -263,10 +296,13 @@ async def test_a9_a_gateway_that_starts_late(
     assert later_predicted - predicted == later_delivered - delivered == again.cached
 
 
-async def test_a10_a_flood_of_events(
+async def test_a_flood_of_events(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """Applied and counted as lost make what was sent; requests do not notice."""
+    """Applied and counted as lost make what was sent; requests do not notice.
+
+    ai-dynamo/dynamo#14167
+    """
     worker = await start_worker(SIM)
     async with publishing() as (endpoint, publisher):
         gateway = await subscribed(start_gateway, worker, endpoint)
@@ -299,10 +335,13 @@ def _flood(publisher: Publisher, batches: int) -> None:
         publisher.events(sequence, stored(sequence + 1))
 
 
-async def test_a40_ranks_are_kept_apart(
+async def test_ranks_are_kept_apart(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """What rank 3 announces is held by (worker, 3) alone."""
+    """What rank 3 announces is held by (worker, 3) alone.
+
+    llm-d/llm-d-router#2379
+    """
     worker = await start_worker(SIM)
     async with publishing() as (endpoint, publisher), publishing() as (other, _):
         sources = (
@@ -318,20 +357,21 @@ async def test_a40_ranks_are_kept_apart(
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
-async def test_a14_block_sizes_of_all_kinds(
+async def test_block_sizes_of_all_kinds(
     engine: str, start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """128, 32 and 48 tokens side by side: each worker is matched by its own size.
+    """Sizes 128, 32 and 48 side by side: each worker is matched by its own.
+
+    NVIDIA/TensorRT-LLM#15005
 
     None is refused: every size has an index of its own.
     """
     sizes = (128, 32, 48)
     workers = [await start_worker(options(engine, block_size=n)) for n in sizes]
     gateway = await start_gateway(*workers, policy="round_robin")
-    for _ in workers:
-        answer = await gateway.chat(TURN)
+    answers = [await gateway.chat(TURN) for _ in workers]
     await until(lambda: all(held(gateway, worker) for worker in workers))
-    prompt_tokens = answer.body["usage"]["prompt_tokens"]
+    prompt_tokens = answers[0].body["usage"]["prompt_tokens"]
     body = {"model": MODEL, "messages": TURN}
     explained = await gateway.post("/gateway/explain", body)
     found = {shown["url"]: shown["held_tokens"] for shown in explained["workers"]}
@@ -341,12 +381,15 @@ async def test_a14_block_sizes_of_all_kinds(
     }
 
 
-async def test_a67_a_key_is_wanted(
+async def test_a_key_is_wanted(
     start_worker: StartWorker,
     start_gateway: StartGateway,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """401 on /server_info alone: said once, with the flag; events come all the same."""
+    """401 on /server_info alone: said once, with the flag; events come all the same.
+
+    sgl-project/sglang#30046
+    """
     worker = await start_worker(options("trtllm", render_fingerprint="unauthorised"))
     gateway = await start_gateway(worker)
     await gateway.chat(TURN)
@@ -373,8 +416,11 @@ REFUSAL = json_answer(
 )
 
 
-async def test_a39_global_ranks(start_gateway: StartGateway) -> None:
-    """A worker that owns ranks 4 to 7 is asked for those and no others."""
+async def test_global_ranks(start_gateway: StartGateway) -> None:
+    """A worker that owns ranks 4 to 7 is asked for those and no others.
+
+    vllm-project/router#210
+    """
 
     async def script(connection: WorkerConnection) -> None:
         while request := await connection.request():

@@ -19,6 +19,8 @@ async def test_events_are_followed(
     feed = feeds(gateway, worker)[0]
     assert (feed.state, feed.complete) == ("live", True)
     assert feed.counters.undecodable == {}
+    source = worker.kv_endpoint or "POST /kv_cache_events"
+    assert (await gateway.feed())["source"] == source
     prompt_tokens = first.body["usage"]["prompt_tokens"]
     expected = (prompt_tokens - 1) // SIZE * SIZE
     assert await told(gateway, TURN) == expected
