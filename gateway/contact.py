@@ -30,6 +30,9 @@ NAMES = {
 ENGINES: Mapping[str, Engine] = {"vllm": vllm, "sglang": sglang, "trtllm": trtllm}
 
 
+NO_NAMES: Mapping[str, str] = {}
+
+
 class ContactFailed(Exception):
     """The worker did not say who it is; the text names what failed."""
 
@@ -71,16 +74,21 @@ class Contact:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise ContactFailed("/v1/models answers no list of models") from None
 
-    async def pages(self, *routes: str) -> Pages:
-        """What optional routes answer; None where one failed."""
-        answers = await asyncio.gather(*(self._page(route) for route in routes))
+    async def pages(self, *routes: str, older: Mapping[str, str] = NO_NAMES) -> Pages:
+        """What optional routes answer; None where one failed.
+
+        `older` has names to try for those that the worker does not have.
+        """
+        answers = await asyncio.gather(*(self._page(r, older.get(r)) for r in routes))
         return dict(zip(routes, answers, strict=True))
 
-    async def _page(self, route: str) -> Page | None:
+    async def _page(self, route: str, older: str | None) -> Page | None:
         try:
             page = await self._get(route)
         except (aiohttp.ClientError, TimeoutError, OSError, ContactFailed):
             return None
+        if page.status == 404 and older is not None:
+            return await self._page(older, None)
         return page if page.status < 500 else None
 
     async def _get(self, route: str) -> Page:
@@ -119,15 +127,17 @@ async def _engine(
     owner = spec.engine or next((entry.get("owned_by") for entry in listing), None)
     name = NAMES.get(str(owner))
     if name is not None:
-        pages = await contact.pages(*ENGINES[name].ROUTES)
-        return name, ENGINES[name].read(pages, spec.url)
+        engine = ENGINES[name]
+        pages = await contact.pages(*engine.ROUTES, older=engine.OLDER)
+        return name, engine.read(pages, spec.url)
     return await _by_routes(contact, spec.url)
 
 
 async def _by_routes(contact: Contact, url: str) -> tuple[str | None, EngineFacts]:
     """Whose routes they are. /metrics comes last: reading it may empty it."""
-    pages = dict(await contact.pages("/kv_event_sources", *sglang.ROUTES, "/version"))
-    sources, info = pages["/kv_event_sources"], sglang.answered(pages)
+    routes = ("/kv_event_sources", "/server_info", "/version")
+    pages = dict(await contact.pages(*routes, older=sglang.OLDER))
+    sources, info = pages["/kv_event_sources"], pages["/server_info"]
     if sources is not None and vllm.is_mine(sources.object()):
         return "vllm", vllm.read({**pages, **await contact.pages("/metrics")}, url)
     if info is not None and trtllm.is_mine(info.object()):
@@ -138,7 +148,7 @@ async def _by_routes(contact: Contact, url: str) -> tuple[str | None, EngineFact
         return None, EngineFacts()
     # Any other may still have a Prometheus page, with the start of its process.
     pages.update(await contact.pages("/metrics"))
-    trouble = refused(sglang.ROUTES[0], info)
+    trouble = refused("/server_info", info)
     return GENERIC, msgspec.structs.replace(vllm.read(pages, url), trouble=trouble)
 
 

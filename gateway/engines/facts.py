@@ -84,6 +84,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def OLDER(self) -> Mapping[str, str]:
+        """Routes under the names they had, asked for where the worker has none."""
+        ...
+
+    @property
     def DECODE(self) -> Callable[[bytes], EventBatch]:
         """Decodes a batch of its ZMQ stream."""
         ...

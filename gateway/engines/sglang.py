@@ -14,7 +14,6 @@ from gateway.engines.facts import (
     RANKS,
     EngineFacts,
     EventSource,
-    Page,
     Pages,
     connectable,
     count,
@@ -26,8 +25,8 @@ from gateway.engines.facts import (
 from gateway.probe_route import ProbeRoute, one_token, without
 from kvindex.wire import sglang as wire
 
-ROUTES = ("/server_info", "/get_server_info")
-"""The second is asked for where the worker has no first."""
+ROUTES = ("/server_info",)
+OLDER = {"/server_info": "/get_server_info"}
 
 OWN_FIELDS = {"page_size", "kv_events", "internal_states", "max_total_num_tokens"}
 """Fields of /server_info that only this engine has."""
@@ -70,7 +69,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(pages: Pages, url: str) -> EngineFacts:
     """What the routes in `ROUTES` tell."""
-    page = answered(pages)
+    page = pages["/server_info"]
     info = (page or MISSING).object()
     size = _block_size(info)
     odd = None if size else no_size("page_size", info.get("page_size"))
@@ -84,12 +83,6 @@ def read(pages: Pages, url: str) -> EngineFacts:
         sources=_sources(info, url) if info else None,
         trouble=refused("/server_info", page) or odd,
     )
-
-
-def answered(pages: Pages) -> Page | None:
-    """The page of the newer route, else of the older one."""
-    newer = pages["/server_info"]
-    return newer if newer is None or newer.status != 404 else pages["/get_server_info"]
 
 
 def is_mine(info: dict[str, Any]) -> bool:

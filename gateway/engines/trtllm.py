@@ -25,6 +25,7 @@ from kvindex.events import EventBatch
 from kvindex.wire import trtllm as wire
 
 ROUTES = ("/version", "/server_info")
+OLDER: dict[str, str] = {}
 
 OWN_FIELDS = {"tokens_per_block", "kv_cache_hash_algo", "disaggregated_params"}
 """Fields of /server_info that only this engine has."""

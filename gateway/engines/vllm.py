@@ -27,6 +27,7 @@ from gateway.probe_route import CLOSED, ProbeRoute, one_token, only
 from kvindex.wire import vllm as wire
 
 ROUTES = ("/version", "/metrics", "/kv_event_sources")
+OLDER: dict[str, str] = {}
 
 DECODE = wire.decode_batch
 NO_EVENTS = (
