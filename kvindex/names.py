@@ -94,6 +94,8 @@ class Names:
             return
         if blocks.on_gpu or not self.maps.elsewhere(blocks, engine_hash):
             self._shelf.remove(own, on_gpu=blocks.on_gpu)
+        if not any(engine_hash in other.own for other in self.maps.values()):
+            self._shelf.redoubt(own)  # what took it out of doubt was this medium
 
     def doubt(self) -> None:
         """How many copies there are is not known any more."""
@@ -106,9 +108,21 @@ class Names:
             while blocks.previous and budget:
                 budget -= 1
                 engine_hash, own = blocks.previous.popitem()
-                if not self._shelf.drop_suspect(own):
+                if self._shelf.drop_suspect(own):
+                    continue
+                if self._proven_elsewhere(blocks, engine_hash):
+                    self._shelf.remove(own, on_gpu=blocks.on_gpu)
+                else:
                     blocks.own.setdefault(engine_hash, own)
         return budget
+
+    def _proven_elsewhere(self, blocks: EngineBlocks, engine_hash: EngineHash) -> bool:
+        """Is a block out of doubt just for being held in another medium?"""
+        return any(
+            engine_hash in other.own or (other.on_gpu and engine_hash in other.previous)
+            for other in self.maps.values()
+            if other.on_gpu != blocks.on_gpu
+        )
 
     def clear(self) -> None:
         """No name means anything; memory is given back by `PrefixIndex.sweep`."""

@@ -175,6 +175,11 @@ class PageShelf:
         self.remove(own, on_gpu=False)
         return True
 
+    def redoubt(self, own: int) -> None:
+        """Each block that the page is part of is in doubt again."""
+        for block in self._blocks_of.get(own, {}):
+            self.index.redoubt(self.owner, block)
+
     def clear(self) -> None:
         """Nothing is held any more."""
         self._discard()

@@ -42,6 +42,9 @@ class Shelf(Protocol):
         """As `PrefixIndex.drop_suspect`."""
         ...
 
+    def redoubt(self, own: int) -> None:
+        """As `PrefixIndex.redoubt`."""
+
     def clear(self) -> None:
         """As `PrefixIndex.clear`."""
 
@@ -87,6 +90,10 @@ class BlockShelf:
     def drop_suspect(self, own: int) -> bool:
         """Drop the block if it is in doubt; True where it is not held now."""
         return self.index.drop_suspect(self.owner, own)
+
+    def redoubt(self, own: int) -> None:
+        """The block is in doubt again."""
+        self.index.redoubt(self.owner, own)
 
     def clear(self) -> None:
         """Nothing is held any more."""

@@ -139,6 +139,9 @@ class Belief:
         self.old.discard(copy)
         if self.fresh is not None:
             self.fresh &= {held.path for held in self.held}
+            left = {other for other in self.named if other.path == copy.path}
+            if left <= self.old:  # what took it out of doubt was this medium
+                self.fresh.discard(copy.path)
 
     def believe(self, copy: Copy, *, counts: bool) -> None:
         """A block is stored whose parent is known."""
@@ -160,4 +163,11 @@ class Belief:
         kept = {copy.path for copy in self.held} - self.suspects
         for copy in [c for c in self.old if c.path not in kept]:
             self.unname(copy)
+        for copy in [c for c in self.old if self.proven_elsewhere(c)]:
+            del self.named[copy]
         self.old.clear()
+
+    def proven_elsewhere(self, copy: Copy) -> bool:
+        """Is it out of doubt just for being held in the other medium?"""
+        others = {c for c in self.named if c.path == copy.path and c != copy}
+        return any(c not in self.old or c.medium == "GPU" for c in others)

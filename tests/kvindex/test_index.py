@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvindex import index as index_module
+from kvindex import prefix_index as index_module
 from kvindex.index import Indexes, PrefixIndex
 from kvindex.owner import BLOCK_BYTES, HOLDING_BYTES, Held
 
