@@ -3,10 +3,11 @@
 Each is told from what its authors wrote, with their defaults; none is their code.
 """
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 
-from router.policy import Candidate, Policy
+from router.candidate import Candidate
+from router.policy import Policy
+from router.request import RouteRequest
 
 SATURATION_TOKENS = 286_720
 """llm-d's default: 15,928 tokens a second, for 18 seconds."""
@@ -23,9 +24,6 @@ def _match(candidate: Candidate) -> float:
 class _Drawn(Policy):
     """A rule whose ties are broken by chance."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-
     def _best(
         self,
         candidates: Sequence[Candidate],
@@ -34,7 +32,7 @@ class _Drawn(Policy):
     ) -> int:
         """The place of the largest key."""
         places = range(len(candidates)) if among is None else among
-        return max(places, key=lambda p: (key(candidates[p]), self._rng.random()))
+        return max(places, key=lambda p: (key(candidates[p]), self.rng.random()))
 
 
 class LongestPrefix(_Drawn):
@@ -42,7 +40,7 @@ class LongestPrefix(_Drawn):
 
     reason = "longest prefix"
 
-    def choose(self, candidates: Sequence[Candidate]) -> int:
+    def choose(self, request: RouteRequest, candidates: Sequence[Candidate]) -> int:
         """The largest hit, then the fewest tokens in flight."""
         most = max(candidate.hit_tokens for candidate in candidates)
         among = [n for n, c in enumerate(candidates) if c.hit_tokens == most]
@@ -54,7 +52,7 @@ class MatchMinusRequests(_Drawn):
 
     reason = "match minus requests"
 
-    def choose(self, candidates: Sequence[Candidate]) -> int:
+    def choose(self, request: RouteRequest, candidates: Sequence[Candidate]) -> int:
         """The largest score."""
         return self._best(candidates, lambda c: _match(c) - c.inflight_requests / 64)
 
@@ -64,7 +62,7 @@ class ThresholdWithSwitch(_Drawn):
 
     reason = "threshold with imbalance switch"
 
-    def choose(self, candidates: Sequence[Candidate]) -> int:
+    def choose(self, request: RouteRequest, candidates: Sequence[Candidate]) -> int:
         """Fewest requests if uneven; else the best match above the threshold."""
         loads = [candidate.inflight_requests for candidate in candidates]
         most, least = max(loads), min(loads)
@@ -80,9 +78,9 @@ class StickyUntilSaturated(_Drawn):
 
     reason = "sticky until saturated"
 
-    def choose(self, candidates: Sequence[Candidate]) -> int:
+    def choose(self, request: RouteRequest, candidates: Sequence[Candidate]) -> int:
         """Least tokens to prefill among the warm, or among all."""
-        among = range(len(candidates))
+        among: Sequence[int] = range(len(candidates))
         warm = [n for n in among if _match(candidates[n]) >= WARM]
         if warm:
             behind = min(candidates[n].inflight_tokens for n in warm)
@@ -101,12 +99,12 @@ class PredictedFirstToken(_Drawn):
 
     reason = "predicted first token"
 
-    def choose(self, candidates: Sequence[Candidate]) -> int:
+    def choose(self, request: RouteRequest, candidates: Sequence[Candidate]) -> int:
         """The smallest estimate."""
         return self._best(candidates, lambda c: -c.estimate_s)
 
 
-PUBLISHED: Mapping[str, Callable[[random.Random], Policy]] = {
+PUBLISHED: Mapping[str, type[Policy]] = {
     "longest prefix": LongestPrefix,
     "match minus requests": MatchMinusRequests,
     "threshold with switch": ThresholdWithSwitch,

@@ -1,8 +1,8 @@
 """The default policy against every other, and against the rules others publish.
 
 Each workload is replayed on a virtual clock (`kv-gateway simulate`) for several seeds:
-the synthetic ones, and the traces in `--traces DIR` where they are there. Prints a table
-per workload, and for each rule the geometric mean of ours over theirs.
+the synthetic ones, and the traces in `--traces DIR` where they are there. Prints a
+table per workload, and for each rule the geometric mean of ours over theirs.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from bench._published_rules import PUBLISHED
-from router.policy import POLICIES
+from router.policies import POLICIES
 from simworker.simulate.options import SimulateOptions
 from simworker.simulate.prompts import BlockCutter
 from simworker.simulate.replay import Outcome, Replay, hit_ceiling, workload

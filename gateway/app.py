@@ -40,7 +40,7 @@ from gateway.upstream import Upstreams
 from kvindex.index import Indexes
 from router.blockers import BlockerLog
 from router.forwarding import Forwarding
-from router.policy import POLICIES
+from router.policies import POLICIES
 from router.pool import WorkerPool
 from router.router import Router
 from router.worker import Worker, WorkerState
@@ -77,7 +77,7 @@ class Gateway:
         self.forwarding = Forwarding(self.pool, when)
         self.router = Router(
             self.pool,
-            POLICIES[config.policy](random.Random()),
+            POLICIES[config.policy](random.Random(), time.monotonic),
             forwarding=self.forwarding,
             offload_weight=config.offload_weight,
             on_match=self.metrics.match_seconds.observe,

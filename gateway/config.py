@@ -28,7 +28,9 @@ from gateway.values import (
 from router.forwarding import When
 from router.worker import WorkerSpec
 
-Policy = Literal["kv_cache_aware", "least_loaded", "round_robin", "random"]
+Policy = Literal[
+    "kv_cache_aware", "least_loaded", "round_robin", "random", "power_of_two", "session"
+]
 
 
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")

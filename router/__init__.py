@@ -1,8 +1,10 @@
 """Choose a worker, account for load. Pure and synchronous; clocks are passed in."""
 
+from router.candidate import Candidate
 from router.decision import Decision, Explanation, Hop, Outcome
 from router.models import ListedModel, ModelName
-from router.policy import POLICIES, Candidate, Policy
+from router.policies import POLICIES
+from router.policy import Policy
 from router.pool import NoCandidate, WorkerPool
 from router.request import Rendering, RouteRequest, Usage
 from router.router import Router

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from kvindex.knowledge import OFFLOAD_WEIGHT, Credit, credits
-from router.policy import Candidate
+from router.candidate import Candidate
 from router.request import Rendering, RouteRequest
 from router.worker import Worker
 

@@ -11,8 +11,8 @@ import msgspec
 
 from kvindex.history import History
 from kvindex.knowledge import Knowledge
+from router.candidate import Candidate
 from router.ledger import Booking
-from router.policy import Candidate
 from router.pool import WorkerPool
 from router.request import Rendering, Usage
 from router.worker import Worker, WorkerId

@@ -7,59 +7,69 @@ rent or buy. So what each of them waits longer than it would at the least loaded
 is added up per prefix, and where the sum exceeds the price of a copy many times over,
 the next one goes there, and the prefix is then held at one place more.
 
-The first copy takes the longest to justify, for a burst of siblings is no lasting
-demand; each further one takes half of that.
+A burst of siblings is no lasting demand: of those that come within half of the time a
+copy takes, only the first counts. The first copy takes the longest to justify; each
+further one takes half of that.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 import msgspec
 
-FIRST_FACTOR = 3
+FIRST_FACTOR = 3.0
 LEAST_FACTOR = 2.0
+BURST_SHARE = 0.5
+"""Of the time a copy takes: requests within it are one burst."""
 PREFIXES = 4_096
 """Prefixes remembered; those waited for longest ago are forgotten first."""
 
 
-class _Wait(msgspec.Struct, frozen=True, gc=False):
-    seconds: float = 0.0
-    factor: float = FIRST_FACTOR
-    at: float = -1e9
+class _Waited(msgspec.Struct, frozen=True, gc=False):
+    """`seconds` waited for a prefix since its last copy; `at`: the last that counts."""
+
+    seconds: float
+    factor: float
+    at: float
 
 
-_NONE = _Wait()
+_NEVER = _Waited(0.0, FIRST_FACTOR, float("-inf"))
 
 
 class Regrets:
     """Seconds waited for prefixes, by the hash of their last held block."""
 
-    def __init__(self, prefixes: int = PREFIXES) -> None:
+    def __init__(self, clock: Callable[[], float], prefixes: int = PREFIXES) -> None:
+        self._clock = clock
         self._prefixes = prefixes
-        self._waits: OrderedDict[int, _Wait] = OrderedDict()
+        self._waited: OrderedDict[int, _Waited] = OrderedDict()
 
     def __len__(self) -> int:
         """Prefixes that have been waited for."""
-        return len(self._waits)
+        return len(self._waited)
 
-    def due(self, prefix: int, wait_s: float, price_s: float) -> bool:
-        """Whether a request that would wait `wait_s` longer for it is to pay a copy."""
-        known = self._waits.get(prefix, _NONE)
-        return known.seconds + wait_s > known.factor * price_s
+    def due(self, prefix: int, longer_s: float, copy_s: float) -> bool:
+        """Whether a request that would wait `longer_s` more for it is to pay a copy.
 
-    def waited(self, prefix: int, wait_s: float, now: float, price_s: float) -> None:
+        `copy_s` is the time the copy takes.
+        """
+        known = self._waited.get(prefix, _NEVER)
+        return known.seconds + longer_s > known.factor * copy_s
+
+    def waited(self, prefix: int, longer_s: float, copy_s: float) -> None:
         """A request was sent to wait so much longer than it had to."""
-        known = self._waits.get(prefix, _NONE)
-        import os
-        if now - known.at < price_s * float(os.environ.get("WIN", "1")): return
-        self._note(prefix, _Wait(known.seconds + wait_s, known.factor, now))
+        known, now = self._waited.get(prefix, _NEVER), self._clock()
+        if now - known.at >= BURST_SHARE * copy_s:
+            self._note(prefix, _Waited(known.seconds + longer_s, known.factor, now))
 
     def paid(self, prefix: int) -> None:
         """A request was sent to make a copy."""
-        known = self._waits.get(prefix, _NONE)
-        self._note(prefix, _Wait(0.0, max(LEAST_FACTOR, known.factor / 2)))
+        known = self._waited.get(prefix, _NEVER)
+        factor = max(LEAST_FACTOR, known.factor / 2)
+        self._note(prefix, _Waited(0.0, factor, known.at))
 
-    def _note(self, prefix: int, wait: _Wait) -> None:
-        self._waits[prefix] = wait
-        self._waits.move_to_end(prefix)
-        if len(self._waits) > self._prefixes:
-            self._waits.popitem(last=False)
+    def _note(self, prefix: int, waited: _Waited) -> None:
+        self._waited[prefix] = waited
+        self._waited.move_to_end(prefix)
+        if len(self._waited) > self._prefixes:
+            self._waited.popitem(last=False)

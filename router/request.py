@@ -59,8 +59,9 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     a completion) the longest is the one described. `prompt_tokens` is the size
     where neither is known, estimated by bytes / 4. `exclude` names the URLs of workers
     already tried. `rank` is a data-parallel rank the client chose; where no worker has
-    it, it is the worker's to refuse. `forwardable` has the profiles whose ids are at
-    hand; `no_ids` says in a word why not more.
+    it, it is the worker's to refuse. `session` names what it belongs to, if the client
+    said. `forwardable` has the profiles whose ids are at hand; `no_ids` says in a word
+    why not more.
     """
 
     model: str | None = None
@@ -73,6 +74,7 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     not_rendered: str | None = None
     exclude: frozenset[str] = frozenset()
     rank: int | None = None
+    session: str | None = None
     forwardable: Mapping[str, Forwardable] = {}
     no_ids: str | None = None
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 
 from kvindex.history import History
 from kvindex.knowledge import OFFLOAD_WEIGHT, Knowledge
+from router.candidate import Candidate
 from router.candidates import weigh
 from router.decision import Decision, ExplainedCandidate, Explanation
 from router.forwarding import Forwarding
-from router.policy import Candidate, Policy
+from router.policy import Policy
 from router.pool import NoCandidate, WorkerPool
 from router.rate import OutputLength
 from router.request import RouteRequest, Usage
@@ -51,8 +52,8 @@ class Router:
     def decide(self, request: RouteRequest) -> Decision:
         """Choose where the request goes and book it there. Raise NoCandidate."""
         candidates = self._candidates(request)
-        choice = self._policy.choose(candidates)
-        self._policy.booked(candidates, choice)
+        choice = self._policy.choose(request, candidates)
+        self._policy.booked(request, candidates, choice)
         chosen = candidates[choice]
         self._turn += 1
         self._pool.chosen(chosen.worker)
@@ -77,7 +78,7 @@ class Router:
     def explain(self, request: RouteRequest) -> Explanation:
         """What `decide` would choose now, booking nothing. Raise NoCandidate."""
         candidates = self._candidates(request)
-        chosen = candidates[self._policy.choose(candidates)]
+        chosen = candidates[self._policy.choose(request, candidates)]
         no_ids = self._forwarding.against(request, chosen.worker)
         return Explanation(
             prompt_tokens=chosen.prompt_tokens,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from router.policy import POLICIES
+from router.policies import POLICIES
 from simworker.simulate.faults import FAULTS, Fault, read_fault
 from simworker.simulate.synthetic import SYNTHETIC
 from simworker.simulate.worker import Speed

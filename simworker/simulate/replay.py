@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from router.decision import Decision
-from router.policy import POLICIES, Policy
+from router.policies import POLICIES
+from router.policy import Policy
 from router.pool import NoCandidate
 from router.request import Rendering, RouteRequest, Usage
 from simworker.simulate.fleet import MODEL, PROFILE, TICK_S, Fleet
@@ -19,7 +20,7 @@ from simworker.simulate.worker import VirtualRequest
 from simworker.simulate.workload import Asked, BadWorkload, azure, mooncake, scaled
 
 READERS = {"mooncake": mooncake, "azure": azure}
-Policies = Mapping[str, Callable[[random.Random], Policy]]
+Policies = Mapping[str, type[Policy]]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +75,8 @@ class Replay:
         self._cpu_clock = cpu_clock
         self._timeline = Timeline()
         rng = random.Random(f"{options.seed} {policy}")
-        self._fleet = Fleet(options, policies[policy](rng), self._timeline)
+        chooser = policies[policy](rng, self._timeline.clock)
+        self._fleet = Fleet(options, chooser, self._timeline)
         self._followers: dict[int, list[int]] = {}
         self._left = len(asked)
         self._decision_s = 0.0

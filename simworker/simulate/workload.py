@@ -1,4 +1,4 @@
-"""What is replayed: requests with their prompts and times, from a file or a generator."""
+"""What is replayed: requests, their prompts and times, from a file or a generator."""
 
 import csv
 import datetime

@@ -51,7 +51,7 @@ class Fleet:
     ) -> None:
         self.clock = Clock()
         self.pool = WorkerPool(clock=self.clock)
-        self.router = Router(self.pool, POLICIES[policy](random.Random(7)))
+        self.router = Router(self.pool, POLICIES[policy](random.Random(7), self.clock))
         self.indexes = Indexes(limit_bytes=256 * MIB)
         self._sequences: dict[tuple[str, int], int] = {}
         self._engine_hashes = itertools.count(1)

@@ -1,11 +1,13 @@
 """What candidates are credited with, over real feeds and a real index."""
 
+import random
+
 import msgspec
 import pytest
 
 from router import ListedModel, Router, Usage
-from router.policy import KvCacheAware
-from tests.router.fleet import Fleet, prompt
+from router.kv_cache_aware import KvCacheAware
+from tests.router.fleet import Clock, Fleet, prompt
 
 
 def test_a_match_never_covers_the_whole_prompt() -> None:
@@ -192,7 +194,8 @@ def test_blocks_off_the_gpu_weigh_less() -> None:
     ids = prompt(1, 1_001)
     fleet.store("w1", ids, medium="CPU")
     for weight, uncached in ((1.0, 9), (0.5, 505), (0.0, 1_001)):
-        router = Router(fleet.pool, KvCacheAware(), offload_weight=weight)
+        policy = KvCacheAware(random.Random(), Clock())
+        router = Router(fleet.pool, policy, offload_weight=weight)
         (only,) = router.explain(fleet.request(ids)).workers
         assert (only.held_tokens, only.uncached_tokens) == (992, uncached)
 

@@ -8,12 +8,12 @@ import pytest
 
 from router.decision import Decision
 from router.forwarding import WITHHELD, Blocker, Forwarding, Proof, When
-from router.policy import POLICIES
+from router.policies import POLICIES
 from router.pool import DOWN_AFTER
 from router.request import Forwardable, RouteRequest
 from router.router import Router
 from router.worker import Worker, WorkerState
-from tests.router.fleet import MODEL, Fleet
+from tests.router.fleet import MODEL, Clock, Fleet
 
 DIGEST = Proof(by="digest")
 DIFFERS = Blocker(reason="template_differs", detail="templates.server")
@@ -154,7 +154,7 @@ def test_decisions_and_explanations_say_it() -> None:
     fleet, (proven, other) = fleet_of(DIGEST, DIFFERS)
     router = Router(
         fleet.pool,
-        POLICIES["round_robin"](random.Random(1)),
+        POLICIES["round_robin"](random.Random(1), Clock()),
         forwarding=Forwarding(fleet.pool, "chosen"),
     )
     verdicts: dict[str, str | None] = {}

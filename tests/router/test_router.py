@@ -1,12 +1,13 @@
 """Where requests go: affinity against load, explained and booked."""
 
+import random
 from collections import Counter
 
 import pytest
 
 from router import NoCandidate, Router, RouteRequest, Usage
-from router.policy import KvCacheAware
-from tests.router.fleet import Fleet, prompt
+from router.kv_cache_aware import KvCacheAware
+from tests.router.fleet import Clock, Fleet, prompt
 
 
 def test_a_prompt_goes_where_its_prefix_is() -> None:
@@ -145,7 +146,7 @@ def test_the_time_of_each_matching_is_told() -> None:
     ticks = iter(range(10))
     router = Router(
         fleet.pool,
-        KvCacheAware(),
+        KvCacheAware(random.Random(), Clock()),
         on_match=took.append,
         timer=lambda: float(next(ticks)),
     )
@@ -159,7 +160,7 @@ def test_no_worker_left_is_an_error_of_its_own() -> None:
     with pytest.raises(NoCandidate, match="no other worker is left"):
         fleet.router.decide(fleet.request(prompt(1, 9), exclude=["w1"]))
     with pytest.raises(NoCandidate, match="no workers"):
-        Router(Fleet().pool, KvCacheAware()).explain(RouteRequest())
+        Fleet().router.explain(RouteRequest())
 
 
 def test_a_removed_worker_gets_nothing_and_releases_what_it_had() -> None:

@@ -1,0 +1,58 @@
+"""What a policy weighs: a place a request may go to, and what that would cost."""
+
+import msgspec
+
+from router.request import Rendering
+from router.worker import Worker
+
+DELAY_WEIGHT = 1
+"""A prefill takes its own time, and as much again from those that wait behind it."""
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One (worker, rank) a request may go to, with all a policy weighs. Tokens.
+
+    `held_tokens` (by the index) and `history_tokens` are what is known of its cache,
+    `hit_tokens` what is taken as held, each block in full; `uncached_tokens` is the
+    rest of the prompt, where doubtful and offloaded blocks count as held in part only.
+    `tokens_per_s` is the prefill rate. `last_turn` grows with each choice.
+    """
+
+    worker: Worker
+    rank: int
+    rendering: Rendering | None
+    prompt_tokens: int
+    held_tokens: int
+    history_tokens: int
+    hit_tokens: int
+    uncached_tokens: int
+    inflight_tokens: int
+    inflight_requests: int
+    decode_tokens: int
+    tokens_per_s: float
+    last_turn: int
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds of prefill in flight before it."""
+        return self.inflight_tokens / self.tokens_per_s
+
+    @property
+    def prefill_s(self) -> float:
+        """Seconds its own prefill would take."""
+        return self.uncached_tokens / self.tokens_per_s
+
+    @property
+    def delay_s(self) -> float:
+        """Seconds that those behind it would wait for it."""
+        return DELAY_WEIGHT * self.prefill_s
+
+    @property
+    def cost_s(self) -> float:
+        """Seconds of prefill this request costs all here, itself included."""
+        return self.wait_s + self.prefill_s + self.delay_s
+
+    @property
+    def estimate_s(self) -> float:
+        """Seconds until its prefill would be done, behind what is in flight."""
+        return self.wait_s + self.prefill_s

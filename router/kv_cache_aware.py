@@ -1,0 +1,85 @@
+"""The default policy: where the prefill costs least, all things considered.
+
+No weights to tune: all it compares is seconds. What it remembers are prefixes that
+many wait for (`router.regret`).
+"""
+
+import random
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from router.candidate import Candidate
+from router.policy import Policy, by_cost, by_wait, least
+from router.regret import Regrets
+from router.request import RouteRequest
+from router.session import homes
+
+
+class KvCacheAware(Policy):
+    """Where the prefill costs least; then where least is being decoded.
+
+    But for a prefix that many wait for, where one more copy of it costs least; and
+    where no worker is known to hold any of it, at its session's home.
+    """
+
+    reason = "least prefill cost"
+
+    def __init__(self, rng: random.Random, clock: Callable[[], float]) -> None:
+        super().__init__(rng, clock)
+        self._regrets = Regrets(clock)
+
+    def choose(self, request: RouteRequest, candidates: Sequence[Candidate]) -> int:
+        """The candidate of least `cost_s`, but for copies and sessions."""
+        best = least(candidates, by_cost)
+        if request.session and not any(c.hit_tokens for c in candidates):
+            return _at_home(request.session, candidates, best)
+        wait = _wait(candidates, best)
+        if wait is None:
+            return best
+        copy = self._regrets.due(wait.prefix, wait.longer_s, wait.copy_s)
+        return wait.idle if copy else best
+
+    def booked(
+        self, request: RouteRequest, candidates: Sequence[Candidate], chosen: int
+    ) -> None:
+        """Note what the request waits longer than it had to, or that it paid a copy."""
+        best = least(candidates, by_cost)
+        wait = _wait(candidates, best)
+        if wait is not None and chosen == best:
+            self._regrets.waited(wait.prefix, wait.longer_s, wait.copy_s)
+        elif wait is not None and chosen == wait.idle:
+            self._regrets.paid(wait.prefix)
+
+
+def _at_home(session: str, candidates: Sequence[Candidate], best: int) -> int:
+    """The session's home, unless it waits there for longer than elsewhere in all."""
+    home = homes(session, candidates)[0]
+    saturated = candidates[home].wait_s > candidates[best].estimate_s
+    return best if saturated else home
+
+
+class _Wait(msgspec.Struct, frozen=True, gc=False):
+    """What a request waits longer where its prefix is, and what a copy would take."""
+
+    idle: int
+    prefix: int
+    longer_s: float
+    copy_s: float
+
+
+def _wait(candidates: Sequence[Candidate], chosen: int) -> _Wait | None:
+    """None where nobody waits less, or no prefix is held there."""
+    best = candidates[chosen]
+    if not best.inflight_tokens or not best.hit_tokens or best.rendering is None:
+        return None
+    index = least(candidates, by_wait)
+    idle = candidates[index]
+    if index == chosen:
+        return None
+    return _Wait(
+        index,
+        best.rendering.hashes[best.hit_tokens // best.rendering.block_size - 1],
+        best.wait_s - idle.wait_s,
+        idle.prefill_s - best.prefill_s,
+    )

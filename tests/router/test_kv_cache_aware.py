@@ -1,0 +1,97 @@
+"""The default policy, over candidates made by hand."""
+
+import pytest
+
+from router import Candidate, Policy, RouteRequest
+from tests.router.choices import candidate, choose, policy
+from tests.router.fleet import Clock
+
+
+def test_cost_counts_the_own_prefill_twice() -> None:
+    """(in flight + 2 x own uncached) / rate; the estimate counts it once."""
+    one = candidate(uncached=1_000, inflight=500)
+    assert (one.wait_s, one.prefill_s, one.delay_s) == (0.025, 0.05, 0.05)
+    assert one.cost_s == pytest.approx(0.125)
+    assert one.estimate_s == pytest.approx(0.075)
+
+
+@pytest.mark.parametrize(
+    ("inflight", "chosen"), [(1_799, 0), (1_801, 1)], ids=["affinity", "load"]
+)
+def test_a_warm_worker_wins_until_its_queue_costs_more(
+    inflight: int, chosen: int
+) -> None:
+    """900 held tokens are worth 1,800 tokens in flight."""
+    warm, cold = candidate(uncached=100, inflight=inflight), candidate()
+    assert choose("kv_cache_aware", warm, cold) == chosen
+
+
+def test_a_faster_worker_may_have_more_in_flight() -> None:
+    """Cost is time, not tokens."""
+    slow, fast = candidate(rate=10_000), candidate(rate=40_000, inflight=5_000)
+    assert choose("kv_cache_aware", slow, fast) == 1
+    assert choose("least_loaded", slow, fast) == 0
+
+
+def waiting(queue: int = 1_000) -> list[Candidate]:
+    """A worker that holds 900 of 1,000 tokens and is behind, and one that is idle."""
+    return [candidate("warm", uncached=100, inflight=queue), candidate("idle")]
+
+
+def ask(asked: Policy, candidates: list[Candidate]) -> int:
+    """Choose and book."""
+    chosen = asked.choose(RouteRequest(), candidates)
+    asked.booked(RouteRequest(), candidates, chosen)
+    return chosen
+
+
+def test_a_prefix_that_many_wait_for_gets_one_more_copy() -> None:
+    """Each waits 50 ms; a copy takes 45 ms: due beyond three times that."""
+    clock = Clock()
+    asked = policy("kv_cache_aware", clock=clock)
+    chosen = []
+    for _ in range(8):
+        chosen.append(ask(asked, waiting()))
+        clock += 1.0
+    assert chosen == [0, 0, 1, 0, 1, 0, 1, 0]
+
+
+def test_a_burst_of_siblings_makes_no_copy() -> None:
+    """All at once, they count as one: no lasting demand."""
+    asked = policy("kv_cache_aware")
+    assert [ask(asked, waiting()) for _ in range(50)] == [0] * 50
+
+
+def test_a_copy_is_used_once_it_is_there() -> None:
+    """Then it is the load that decides."""
+    asked = policy("kv_cache_aware")
+    both = [candidate(uncached=100, inflight=50), candidate(uncached=100)]
+    assert ask(asked, both) == 1
+
+
+def test_explaining_changes_nothing() -> None:
+    """Only what is booked counts."""
+    clock = Clock()
+    asked = policy("kv_cache_aware", clock=clock)
+    for _ in range(50):
+        clock += 1.0
+        assert asked.choose(RouteRequest(), waiting()) == 0
+
+
+def test_a_session_nobody_knows_goes_home() -> None:
+    """Unless its home waits for longer than another would take in all."""
+    fleet = [candidate(f"w{n}") for n in range(4)]
+    home = choose("session", *fleet, session="s")
+    for inflight, stays in ((1_000, True), (1_001, False)):
+        fleet[home] = candidate(f"w{home}", inflight=inflight)
+        chosen = choose("kv_cache_aware", *fleet, session="s")
+        assert (chosen == home) is stays
+
+
+def test_what_is_known_of_the_prompt_goes_before_its_session() -> None:
+    """Held tokens tell more than a name."""
+    fleet = [candidate(f"w{n}") for n in range(4)]
+    home = choose("session", *fleet, session="s")
+    other = (home + 1) % 4
+    fleet[other] = candidate(f"w{other}", uncached=900)
+    assert choose("kv_cache_aware", *fleet, session="s") == other
