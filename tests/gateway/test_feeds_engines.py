@@ -1,9 +1,22 @@
 """Feeds of every engine, followed end to end with no flag of the gateway's."""
 
+import asyncio
+
 import pytest
 
+from gateway import monitor
 from simworker.server import SimWorker
-from tests.gateway.fed import ENGINES, SIZE, TURN, feeds, held, options, told, turn
+from tests.gateway.fed import (
+    ENGINES,
+    SIZE,
+    TURN,
+    feeds,
+    held,
+    options,
+    sim,
+    told,
+    turn,
+)
 from tests.running import Running, StartGateway, StartWorker, until
 
 
@@ -58,3 +71,41 @@ async def test_data_parallel_ranks(
 def _hold(gateway: Running, worker: SimWorker, ranks: int) -> bool:
     owners = [feed.owner for feed in feeds(gateway, worker).values()]
     return sum(owner is not None and owner.blocks >= 8 for owner in owners) == ranks
+
+
+@pytest.mark.parametrize("replay_port", [None, 0])
+@pytest.mark.parametrize("how", [{}, {"reconnect": True}, {"unheard": True}])
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_restart_in_place(
+    engine: str,
+    how: dict[str, bool],
+    replay_port: int | None,
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """HTTP stays up, numbers and cache begin anew: the old cache is not believed in.
+
+    Heard with the next number, or told by the start of the process where none goes
+    back: TensorRT-LLM does not tell it.
+    """
+    if engine == "trtllm" and (replay_port == 0 or how == {"unheard": True}):
+        pytest.skip("it has neither")
+    monkeypatch.setattr(monitor, "REFRESH_S", 0.2)
+    worker = await start_worker(options(engine, replay_port=replay_port))
+    gateway = await start_gateway(worker)
+    await gateway.chat(TURN)
+    await gateway.chat(turn(1))
+    await until(lambda: held(gateway, worker) >= 16)
+    await sim(gateway, worker, "/sim/restart", **how)
+    feed = feeds(gateway, worker)[0]
+    await until(lambda: feed.counters.restarts == 1)
+    assert await told(gateway, TURN) == 0
+    if "reconnect" in how and replay_port is None:
+        await asyncio.sleep(1.3)  # what is sent before the sockets meet again is lost
+    assert (await gateway.chat(TURN)).cached == 0
+    if how != {"unheard": True}:
+        await until(lambda: held(gateway, worker) >= 8)
+        await until(lambda: feed.state == "live")
+        assert (await gateway.chat(TURN)).cached == await told(gateway, TURN) > 0
+    assert feed.counters.restarts == 1
