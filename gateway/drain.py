@@ -18,7 +18,8 @@ from gateway.engines.trtllm import NO_EVENTS
 from gateway.owners import Owners
 from gateway.silence import expect
 from gateway.slices import BLOCKS, SLICE_S, work_off
-from kvindex.wire.trtllm import Drain, split_drain
+from kvindex.wire.trtllm import RawEvent, split_drain
+from kvindex.wire.trtllm_pieces import pieces
 from router.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,8 @@ BUSY_S = 0.075
 LINGER_S = 2.0
 """So long after the last request or event a worker still counts as busy."""
 IDLE_S = 1.0
-RETRY_S = 1.0
+RETRY_S = 0.5
+RETRY_LIMIT_S = 10.0
 TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
 """Older workers wait two seconds for an event before they answer."""
 ANSWER_LIMIT = 64 * 1024 * 1024
@@ -60,25 +62,28 @@ class Drainer:
         `look` is called where it stops answering, and where it answers again.
         """
         log.info("worker %s: fetching KV events at %s", worker.url, ROUTE)
-        pace, holes, lost = Pace(worker), Holes(worker.url), True
+        pace, holes, failures = Pace(worker), Holes(worker.url), 1
         while True:
             try:
-                drained = await self._fetch(session, worker.url)
+                body = await self._fetch(session, worker.url)
             except DrainFailed as error:
-                if not lost:
+                if not failures:
                     look()
-                lost = True
                 self._disconnected(worker, f"POST {ROUTE}: {error}")
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(min(RETRY_S * 2.0**failures, RETRY_LIMIT_S))
+                failures = min(failures + 1, 10)
                 continue
-            if lost:
+            if failures:
                 self._connected(worker)
                 look()
-            await self._hand_over(worker, drained, None if lost else holes)
-            lost = False
-            await pace.wait(heard=bool(drained.events))
+            gaps = _gaps(worker)
+            events = await self._hand_over(worker, body)
+            if not failures:  # after one that failed, holes are no wonder
+                holes.note(events=events, found=_gaps(worker) > gaps)
+            failures = 0
+            await pace.wait(heard=events > 0)
 
-    async def _fetch(self, session: aiohttp.ClientSession, url: str) -> Drain:
+    async def _fetch(self, session: aiohttp.ClientSession, url: str) -> bytes:
         try:
             async with session.post(
                 url + ROUTE, headers=self._headers, timeout=TIMEOUT
@@ -92,7 +97,7 @@ class Drainer:
                         raise DrainFailed(f"answers more than {ANSWER_LIMIT} B")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise DrainFailed(reason(error)) from None
-        return split_drain(bytes(body))
+        return bytes(body)
 
     def _connected(self, worker: Worker) -> None:
         for known in worker.knowledge.values():
@@ -106,29 +111,36 @@ class Drainer:
             known.feed.work(BLOCKS)
             expect(known.feed, why)
 
-    async def _hand_over(
-        self, worker: Worker, drained: Drain, holes: "Holes | None"
-    ) -> None:
-        """Give each event to its rank's feed, in slices short enough for requests.
+    async def _hand_over(self, worker: Worker, body: bytes) -> int:
+        """Give each event to its rank's feed; how many there were.
 
-        `holes` is None after a fetch that failed: then holes are no wonder.
+        In slices short enough for requests.
         """
-        end, gaps = time.monotonic() + SLICE_S, _gaps(worker)
-        for event in drained.events:
-            feed = self._owners.feed(worker, event.rank)
-            if feed is None:
-                log.debug("worker %s: an event of rank %d", worker.url, event.rank)
-                continue
-            feed.receive(event.event_id, event.payload)
-            await work_off(feed)
-            if time.monotonic() > end:
-                await asyncio.sleep(0)
-                end = time.monotonic() + SLICE_S
-        for why in drained.undecodable:
-            for known in worker.knowledge.values():
-                known.feed.unframed(why)
-        if holes is not None:
-            holes.note(events=len(drained.events), found=_gaps(worker) > gaps)
+        end, events = time.monotonic() + SLICE_S, 0
+        for piece in pieces(body):
+            drained = split_drain(piece)
+            events += len(drained.events)
+            for why in drained.undecodable:
+                self._undecodable(worker, why)
+            for event in drained.events:
+                await self._hand_on(worker, event)
+                if time.monotonic() > end:
+                    await asyncio.sleep(0)
+                    end = time.monotonic() + SLICE_S
+        return events
+
+    async def _hand_on(self, worker: Worker, event: RawEvent) -> None:
+        feed = self._owners.feed(worker, event.rank)
+        if feed is None:
+            log.debug("worker %s: an event of rank %d", worker.url, event.rank)
+            return
+        feed.receive(event.event_id, event.payload)
+        await work_off(feed)
+
+    def _undecodable(self, worker: Worker, why: str) -> None:
+        """Of which rank it would have been, nobody knows."""
+        for known in worker.knowledge.values():
+            known.feed.unframed(why)
 
 
 def _gaps(worker: Worker) -> int:

@@ -66,14 +66,15 @@ def info(**told: Any) -> dict[str, Page | None]:
 
 def test_sglang_publishers_that_are_none() -> None:
     """No port, a port beyond the last one, a publisher that is off."""
-    for descriptor in (
+    descriptors: list[Any] = [
         None,
         {"publisher": "null", "endpoint_port_base": 5557},
         {"publisher": "zmq"},
         {"endpoint_port_base": 65_535, "dp_size": 2},
         {"endpoint_port_base": "5557"},
         [],
-    ):
+    ]
+    for descriptor in descriptors:
         assert sglang.read(info(kv_events=descriptor), URL).sources == {}
 
 
