@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import TextIO
 
 import msgspec
+from tokenizers import Tokenizer
 
 from bench._processes import percentile, resident_mb
 from bench._raw_client import Connection, request
-from bench._texts import Texts, body
+from bench._texts import Messages, Texts, body
 
 PATH = "/v1/chat/completions/render"
 SIZES = (28, 218, 1_000, 3_800)
@@ -54,16 +55,23 @@ def compare(command: str, model: Path, rounds: int) -> None:
             if name == PEER:
                 words = shlex.split(command.replace("{port}", str(port)))
             servers[name] = stack.enter_context(_running(words, port))
-        asyncio.run(_measure(servers, rounds))
+        tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+        asyncio.run(_measure(servers, tokenizer, rounds))
 
 
-async def _measure(servers: dict[str, Server], rounds: int) -> None:
+async def _measure(
+    servers: dict[str, Server], tokenizer: Tokenizer, rounds: int
+) -> None:
     texts = Texts(seed=8)
+
+    def questions(size: int, count: int) -> list[Messages]:
+        return [texts.question(tokenizer, size) for _ in range(count)]
+
     print("One client; ms, each chat new and sent to both in turn, ids equal.\n")
     print("| ids | peer p50 | peer p99 | ours p50 | ours p99 | p50 ratio | aim |")
     print("|---:|---:|---:|---:|---:|---:|---|")
     for size in SIZES:
-        ids, seconds = await _latencies(servers, texts, size)
+        ids, seconds = await _latencies(servers, questions(size, REQUESTS))
         cells = [
             f"{1e3 * percentile(seconds[name], share):.2f}"
             for name in (PEER, OURS)
@@ -72,7 +80,7 @@ async def _measure(servers: dict[str, Server], rounds: int) -> None:
         ratio = statistics.median(seconds[OURS]) / statistics.median(seconds[PEER])
         aim = f"at most 0.50: {_met(ratio <= 0.5)}"
         print(f"| {ids} | {' | '.join(cells)} | {ratio:.2f} | {aim} |", flush=True)
-    rates = await _rates(servers, texts, min(rounds, 5))
+    rates = await _rates(servers, questions(CLIENTS_SIZE, 500), min(rounds, 5))
     started = {name: server.start_s for name, server in servers.items()}
     memory = {name: resident_mb(server.pid) for name, server in servers.items()}
     rate, start = rates[OURS] / rates[PEER], started[OURS] / started[PEER]
@@ -89,14 +97,13 @@ at most {MEMORY_MB} MB: {_met(memory[OURS] <= MEMORY_MB)} |""")
 
 
 async def _latencies(
-    servers: dict[str, Server], texts: Texts, size: int
+    servers: dict[str, Server], chats: list[Messages]
 ) -> tuple[int, dict[str, list[float]]]:
     """The ids of a chat (median), and the seconds of each request to each server."""
     connections = {n: await Connection.open(s.url) for n, s in servers.items()}
     seconds: dict[str, list[float]] = {name: [] for name in servers}
     counts = []
-    for number in range(REQUESTS):
-        messages = texts.question(size)
+    for number, messages in enumerate(chats):
         ids = {}
         for name in (PEER, OURS) if number % 2 else (OURS, PEER):
             server = servers[name]
@@ -113,10 +120,9 @@ async def _latencies(
 
 
 async def _rates(
-    servers: dict[str, Server], texts: Texts, rounds: int
+    servers: dict[str, Server], chats: list[Messages], rounds: int
 ) -> dict[str, float]:
     """Requests a second of each server with several clients; medians of the rounds."""
-    chats = [texts.question(CLIENTS_SIZE) for _ in range(500)]
     rates: dict[str, list[float]] = {name: [] for name in servers}
     for _ in range(rounds):
         for name, server in servers.items():

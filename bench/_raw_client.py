@@ -59,7 +59,8 @@ class Connection:
         head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         at = head.find(b"content-length:")
         if head[9:12] != b"200" or at < 0:
-            raise SystemExit(f"answered {head[:200]!r}")
+            rest = await self._reader.read(1000)
+            raise SystemExit(f"answered {head[:12]!r}: {rest!r}")
         length = int(head[at + 15 :].split(b"\r\n", 1)[0])
         body = await self._reader.readexactly(length)
         return body, time.perf_counter() - begun

@@ -6,9 +6,13 @@ import re
 from collections.abc import Iterator
 from pydoc_data.topics import topics
 
+from tokenizers import Tokenizer
+
 Messages = list[dict[str, str]]
 CHARACTERS_PER_TOKEN = 4.3
 """Of this prose, about, with the tokenizers of today."""
+TEMPLATE_TOKENS = 8
+"""Around a single message, about."""
 
 
 class Texts:
@@ -39,10 +43,12 @@ class Texts:
             for role, _ in zip(_roles(), range(messages), strict=False)
         ]
 
-    def question(self, tokens: int) -> Messages:
-        """One user's message that makes a chat of about so many tokens."""
-        size = max(12, int((tokens - 17) * 1.01 * CHARACTERS_PER_TOKEN))
-        return [{"role": "user", "content": self.text(size)}]
+    def question(self, tokenizer: Tokenizer, tokens: int) -> Messages:
+        """One user's message; with what a template adds about so many tokens."""
+        text = self.text(8 * tokens)
+        offsets = tokenizer.encode(text, add_special_tokens=False).offsets
+        end = offsets[max(1, tokens - TEMPLATE_TOKENS)][0]
+        return [{"role": "user", "content": text[:end]}]
 
     def turn(self) -> Messages:
         """What a follow-up turn adds: an answer and a question."""
