@@ -58,7 +58,9 @@ class Knowledge:
         self.feed = feed
         self.history = history
         self._clock = clock
-        self._sent: OrderedDict[int, tuple[float, int]] = OrderedDict()
+        self._sent: OrderedDict[int, tuple[float, int, int]] = OrderedDict()
+        """Last block -> when it was sent, blocks held then, blocks removed until then.
+        """
 
     @classmethod
     def open(
@@ -98,7 +100,8 @@ class Knowledge:
         """A request with these full blocks is sent to the owner now."""
         self.history.sent(hashes)
         if hashes and hashes[-1] not in self._sent:
-            self._sent[hashes[-1]] = self._clock(), self.feed.held(hashes)
+            held, removed = self.feed.held(hashes), self.feed.counters.removed
+            self._sent[hashes[-1]] = self._clock(), held, removed
             if len(self._sent) > _IN_FLIGHT:
                 self._sent.popitem(last=False)
 
@@ -129,7 +132,7 @@ class Knowledge:
         prompt.
         """
         sent = self._sent.pop(hashes[-1], None) if hashes else None
-        sent_at, held = sent or (None, 0)
+        sent_at, held, removed = sent or (None, 0, 0)
         if not answered:
             return
         if not streamed:
@@ -140,7 +143,10 @@ class Knowledge:
         self.feed.request_ended(stores_new_block=stores, sent_at=sent_at)
         if delivered_blocks is not None:
             self._count(delivered_blocks - predicted_blocks)
-            self.feed.compared(min(held, len(findable)), delivered_blocks)
+            # What was evicted while it waited could not be found: events have said so.
+            evicted = self.feed.counters.removed - removed
+            held = min(held, len(findable)) - evicted
+            self.feed.compared(max(0, held), delivered_blocks)
             self.feed.confirmed(findable, delivered_blocks)
             self.history.delivered(findable, delivered_blocks, predicted_blocks)
 
