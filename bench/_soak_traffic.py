@@ -22,6 +22,7 @@ SHAPE = Shape(
 PAUSE_S = 0.5
 TIMEOUT_S = 30.0
 SALTED_EVERY = 20
+WHOLE_EVERY = 8
 
 
 class Traffic:
@@ -33,7 +34,6 @@ class Traffic:
         self._seed = seed
         self._stopped = False
         self.requests = 0
-        self.cached_tokens = 0
         self.failures: Counter[str] = Counter()
 
     def stop(self) -> None:
@@ -52,12 +52,15 @@ class Traffic:
             sessions = generate(self._seed + round_ // 8, 64, SHAPE)
             session = sessions[rng.randrange(len(sessions))]
             salt = f"tenant-{number}" if round_ % SALTED_EVERY == 1 else None
-            await self._chat(session, salt, rng)
+            fields: dict[str, object] = {"cache_salt": salt} if salt else {}
+            if round_ % WHOLE_EVERY != WHOLE_EVERY - 1:
+                fields |= {"stream": True, "stream_options": {"include_usage": True}}
+            await self._chat(session, fields, rng)
             if self._stopped:
                 return
 
     async def _chat(
-        self, session: Session, salt: str | None, rng: random.Random
+        self, session: Session, fields: dict[str, object], rng: random.Random
     ) -> None:
         answers: list[str] = []
         for turn in session.turns:
@@ -67,12 +70,8 @@ class Traffic:
                 "model": NAME,
                 "messages": session.messages(answers),
                 "max_tokens": turn.max_tokens,
-                "stream": True,
-                "stream_options": {"include_usage": True},
             }
-            if salt is not None:
-                body["cache_salt"] = salt
-            answer = await self._ask(body)
+            answer = await self._ask(body | fields)
             if answer is None:
                 return
             answers.append(answer)
@@ -90,19 +89,19 @@ class Traffic:
         except (aiohttp.ClientError, TimeoutError) as error:
             self.failures[f"{type(error).__name__}: {error}"[:100]] += 1
             return None
-        if response.status != 200 or not text.endswith("data: [DONE]\n\n"):
+        whole = text.endswith("data: [DONE]\n\n" if "stream" in body else "}")
+        if response.status != 200 or not whole:
             self.failures[f"{response.status}: {text[-200:]}"] += 1
             return None
-        return self._read(text)
+        if "stream" not in body:
+            text = f"data: {text}"
+        return "".join(map(_said, text.splitlines()))
 
-    def _read(self, text: str) -> str:
-        said = []
-        for line in text.splitlines():
-            if not line.startswith("data: {"):
-                continue
-            event = msgspec.json.decode(line[6:])
-            deltas = [choice.get("delta") or {} for choice in event["choices"]]
-            said += [delta.get("content") or "" for delta in deltas]
-            details = (event.get("usage") or {}).get("prompt_tokens_details") or {}
-            self.cached_tokens += details.get("cached_tokens") or 0
-        return "".join(said)
+
+def _said(line: str) -> str:
+    """The text in one event, or in a whole answer."""
+    if not line.startswith("data: {"):
+        return ""
+    choices = msgspec.json.decode(line[6:])["choices"]
+    parts = [choice.get("delta") or choice.get("message") or {} for choice in choices]
+    return "".join([part.get("content") or "" for part in parts])

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from simworker.faults.record import Faults
+from simworker.faults.restart import Restart
 from simworker.hashing import ALGORITHMS
 from simworker.layouts import LAYOUTS
 from simworker.options import ENGINES, SimOptions, flag
@@ -58,6 +59,14 @@ _HELP: dict[str, tuple[Any, str]] = {
 }
 
 
+EPILOG = (
+    "While it runs, POST /sim/faults plays other faults (JSON as that of --faults; {} "
+    "ends them), POST /sim/restart restarts it in place (fields: "
+    f"{', '.join(Restart.__struct_fields__)}), POST /sim/reset empties its caches. "
+    "?rank=N names one rank, but for a restart. GET /sim/cache tells what it really holds, GET "
+    "/sim/faults what was played, GET /sim/stats what it did."
+)
+
 _CHOICES: dict[str, tuple[Sequence[str], str]] = {
     "hash_algo": (ALGORITHMS, "vLLM's block hash algorithm"),
     "event_hash_algo": (TRTLLM_ALGORITHMS, "TensorRT-LLM's block hash algorithm"),
@@ -70,6 +79,7 @@ _CHOICES: dict[str, tuple[Sequence[str], str]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `sim-worker` to `parser`."""
+    parser.epilog = EPILOG
     defaults = SimOptions()
     parser.add_argument("--engine", choices=ENGINES, default=defaults.engine)
     for name, (kind, text) in _HELP.items():
