@@ -112,7 +112,7 @@ class Driver:
             rendered=explained["prompt_tokens"],
             explained=explained["prompt_tokens"] - weighed["uncached_tokens"],
             predicted=None
-            if grown["unreported_requests", worker]
+            if grown["uncompared_requests", worker]
             else grown["predicted_hit_tokens", worker],
             prompt=usage.get("prompt_tokens"),
             delivered=details.get("cached_tokens"),

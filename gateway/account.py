@@ -4,6 +4,7 @@ An `Account` watches an answer as it is relayed. Whatever happens, it ends exact
 once: finished with the usage the worker reported, or failed with a kind.
 """
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
+from gateway.comparison import AGREES, FINDS_LESS, Comparison
 from gateway.errors import (
     ClientGone,
     ConnectFailed,
@@ -27,6 +29,8 @@ from gateway.usage import UsageScanner
 from router.decision import Decision, Outcome
 from router.request import Usage
 
+log = logging.getLogger(__name__)
+
 _KINDS: tuple[tuple[type[GatewayError], str], ...] = (
     (ConnectFailed, "connect"),
     (StaleConnection, "stale"),
@@ -34,6 +38,11 @@ _KINDS: tuple[tuple[type[GatewayError], str], ...] = (
     (ClientGone, "client"),
     (UpstreamFailed, "reset"),
 )
+
+NO_USAGE = "no_usage"
+"""The answer has none: streamed without `stream_options.include_usage`."""
+NO_CACHED_TOKENS = "no_cached_tokens"
+"""The worker tells none, or not yet: a 0 may be what it leaves out."""
 
 NO_FAILURE = frozenset({"status", "busy", "refused"})
 """Kinds that are no failure of the worker's exchange."""
@@ -64,33 +73,58 @@ def retry_after_s(headers: RawHeaders, now: Callable[[], float]) -> float | None
 
 
 class Accounts:
-    """Opens accounts, and sums predicted and delivered hit tokens per worker."""
+    """Opens accounts, and compares predicted and delivered hits, worker by worker."""
 
     def __init__(
-        self, metrics: Metrics, *, clock: Callable[[], float] = time.monotonic
+        self,
+        metrics: Metrics,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        remedy: Callable[[str], str] = lambda url: "",
     ) -> None:
+        """`remedy` is how the worker at a URL is made to tell its cached tokens."""
         self.metrics = metrics
         self.clock = clock
-        self.predicted: dict[str, int] = {}
-        self.delivered: dict[str, int] = {}
+        self._remedy = remedy
+        self._comparisons: dict[str, Comparison] = {}
+
+    def of(self, url: str) -> Comparison:
+        """The comparison of a worker."""
+        return self._comparisons.setdefault(url, Comparison())
 
     def open(
-        self, decision: Decision, begun: float, *, comparable: bool = True
+        self, decision: Decision, begun: float, *, uncompared: str | None = None
     ) -> "Account":
         """The account of a decision about to be sent; `begun` is when it came.
 
-        Not `comparable` are the cached tokens of several prompts: engines report those
-        of one of them, or of all. They are taken as not reported.
+        `uncompared` says in a word why the cached tokens of the answer are not those of
+        the prompt that was looked up: they are taken as not reported.
         """
-        return Account(self, decision, begun, comparable=comparable)
+        return Account(self, decision, begun, uncompared=uncompared)
 
-    def settle(self, url: str, outcome: Outcome) -> None:
-        """Count a finished request."""
-        metrics = self.metrics
+    def reported(self, decision: Decision, usage: Usage) -> Usage:
+        """The usage of an answer with the cached tokens that it tells, or means."""
+        url = decision.worker.url
+        comparison = self.of(url)
+        before = comparison.reports
+        cached = comparison.cached_tokens(usage, decision.hit_tokens)
+        if comparison.reports is not before:
+            if comparison.reports:
+                log.info("worker %s tells its cached tokens", url)
+            else:
+                text = "worker %s tells no cached tokens, so predictions go unchecked%s"
+                hint = self._remedy(url)
+                log.warning(text, url, f": {hint}" if hint else "")
+        return msgspec.structs.replace(usage, cached_tokens=cached)
+
+    def settle(self, url: str, outcome: Outcome, uncompared: str) -> None:
+        """Count a finished request; `uncompared` is why, if it is not compared."""
+        metrics, comparison = self.metrics, self.of(url)
         metrics.prompt_tokens.labels(url).inc(outcome.prompt_tokens)
         delivered = outcome.delivered_hit_tokens
         if delivered is None:
-            metrics.unreported_requests.labels(url).inc()
+            comparison.skip(uncompared)
+            metrics.uncompared_requests.labels(url, uncompared).inc()
             return
         predicted = outcome.predicted_hit_tokens
         metrics.reported_prompt_tokens.labels(url).inc(outcome.prompt_tokens)
@@ -100,8 +134,28 @@ class Accounts:
         if not outcome.estimated:
             error = abs(predicted - delivered)
             metrics.prediction_error_tokens.labels(url).inc(error)
-        self.predicted[url] = self.predicted.get(url, 0) + predicted
-        self.delivered[url] = self.delivered.get(url, 0) + delivered
+        before = comparison.agreement
+        for fate, tokens in comparison.settle(outcome).items():
+            metrics.prompt_token_fates.labels(url, fate).inc(tokens)
+        if comparison.agreement != before:
+            _log_agreement(url, comparison, before)
+
+
+def _log_agreement(url: str, comparison: Comparison, before: str | None) -> None:
+    """One line where prediction and delivery begin, or cease, to disagree."""
+    agreement = comparison.agreement
+    if agreement == AGREES and before is None:
+        return
+    means = comparison.recent_delivered, comparison.recent_predicted
+    if agreement == AGREES:
+        text = "worker %s finds what was predicted: %.0f of %.0f tokens a request"
+        log.info(text, url, *means)
+    else:
+        what = "less" if agreement == FINDS_LESS else "more"
+        text = (
+            "worker %s finds %s cached than predicted: %.0f for %.0f tokens a request"
+        )
+        log.warning(text, url, what, *means)
 
 
 class Account:
@@ -113,12 +167,12 @@ class Account:
         decision: Decision,
         begun: float,
         *,
-        comparable: bool,
+        uncompared: str | None,
     ) -> None:
         self._accounts = accounts
         self._decision = decision
         self._begun = begun
-        self._comparable = comparable
+        self._uncompared = uncompared
         self._usage = UsageScanner()
         self._status = 0
         self._streams = False
@@ -159,16 +213,21 @@ class Account:
             self.failed("status")
         elif not self._over:
             self._over = True
-            self._decision.finished(self._reported())
+            usage, uncompared = self._reported()
+            self._decision.finished(usage)
             if self._decision.outcome is not None:
                 url = self._decision.worker.url
-                self._accounts.settle(url, self._decision.outcome)
+                self._accounts.settle(url, self._decision.outcome, uncompared)
 
-    def _reported(self) -> Usage | None:
+    def _reported(self) -> tuple[Usage | None, str]:
+        """The usage of the answer, and why it cannot be compared, should that be so."""
         usage = self._usage.usage
-        if usage is None or self._comparable:
-            return usage
-        return msgspec.structs.replace(usage, cached_tokens=None)
+        if usage is None:
+            return None, self._uncompared or NO_USAGE
+        if self._uncompared is not None:
+            usage = msgspec.structs.replace(usage, cached_tokens=None)
+            return usage, self._uncompared
+        return self._accounts.reported(self._decision, usage), NO_CACHED_TOKENS
 
     def failed(self, kind: str) -> None:
         """The exchange brought no whole answer; after the end this changes nothing."""

@@ -9,16 +9,20 @@ from typing import Any
 
 import msgspec
 
+from gateway import knowledge_pages
 from gateway.account import Accounts
+from gateway.comparison import Comparison
 from gateway.errors import NoWorker
 from gateway.monitor import Monitor
 from kvindex.index import Indexes
-from kvindex.knowledge import Knowledge
 from router.forwarding import Blocker, Forwarding, Proof, When
 from router.pool import NoCandidate, WorkerPool
 from router.request import RouteRequest
 from router.router import Router
 from router.worker import Worker, WorkerState
+
+OWN_LEDGER = "own requests"
+"""Where a worker's load is known from: what this gateway has in flight there."""
 
 
 class Admin:
@@ -69,7 +73,8 @@ class Admin:
         return {"workers": [self._worker(worker) for worker in self._pool.workers]}
 
     def _worker(self, worker: Worker) -> dict[str, Any]:
-        now, sources = self._clock(), self._monitor.sources(worker)
+        now, wall = self._clock(), time.time()
+        sources = self._monitor.sources(worker)
         return {
             "url": worker.url,
             "engine": worker.engine,
@@ -78,54 +83,38 @@ class Admin:
             "state": worker.state,
             "reason": worker.reason,
             "state_s": round(now - worker.since, 3),
+            "since": knowledge_pages.moment(wall - (now - worker.since)),
             "inflight_requests": worker.inflight_requests,
             "inflight_tokens": worker.inflight_tokens,
             "prefill_rate": worker.rate.tokens_per_s,
+            "prefill_rate_source": worker.rate.source,
             "block_size": worker.block_size_of(worker.ranks[0]),
             "cache_blocks": worker.cache_blocks,
+            "load_source": OWN_LEDGER,
             "feeds": [
-                {
-                    "rank": rank,
-                    "source": sources.named(rank),
-                    "state": knowledge.feed.state,
-                    "reason": knowledge.feed.reason,
-                    "state_s": round(now - knowledge.feed.since, 3),
-                    "complete": knowledge.feed.complete,
-                    "last_sequence": knowledge.feed.last_sequence,
-                }
-                for rank, knowledge in sorted(worker.knowledge.items())
+                knowledge_pages.feed(
+                    rank, known, source=sources.named(rank), now=now, wall=wall
+                )
+                for rank, known in sorted(worker.knowledge.items())
             ],
             "forwarding": _forwarding(self._forwarding.when, worker.proof),
-            "predicted_hit_tokens": self._accounts.predicted.get(worker.url, 0),
-            "delivered_hit_tokens": self._accounts.delivered.get(worker.url, 0),
+            **_hits(self._accounts.of(worker.url)),
         }
 
     def index(self) -> dict[str, Any]:
         """`GET /gateway/index`: blocks and bytes in all, and by owner."""
         owners = [
-            self._owner(worker, rank, knowledge)
+            knowledge_pages.owner(worker.url, rank, known)
             for worker in self._pool.workers
-            for rank, knowledge in sorted(worker.knowledge.items())
+            for rank, known in sorted(worker.knowledge.items())
         ]
+        indexes = self._indexes.all
         return {
-            "blocks": sum(index.blocks for index in self._indexes.all),
+            "blocks": sum(index.blocks for index in indexes),
             "bytes": self._indexes.memory.used_bytes,
             "limit_bytes": self._indexes.memory.limit_bytes,
+            "refused": sum(index.refused for index in indexes),
             "owners": owners,
-        }
-
-    def _owner(self, worker: Worker, rank: int, known: Knowledge) -> dict[str, Any]:
-        owner = known.feed.owner
-        return {
-            **msgspec.to_builtins(known.feed.counters),
-            "worker": worker.url,
-            "rank": rank,
-            "blocks": owner.blocks if owner else 0,
-            "gpu_blocks": owner.gpu_blocks if owner else 0,
-            "suspect_blocks": owner.suspect_blocks if owner else 0,
-            "holes": owner.holes if owner else 0,
-            "history_blocks": len(known.history),
-            "last_sequence": known.feed.last_sequence,
         }
 
     def explain(self, request: RouteRequest) -> dict[str, Any]:
@@ -139,6 +128,20 @@ class Admin:
             "reason": request.not_rendered,
             **explanation,
         }
+
+
+def _hits(comparison: Comparison) -> dict[str, Any]:
+    """What was predicted of a worker, against what it delivered."""
+    return {
+        "predicted_hit_tokens": comparison.predicted,
+        "delivered_hit_tokens": comparison.delivered,
+        "reports_cached_tokens": comparison.reports,
+        "agreement": comparison.agreement,
+        "recent_predicted_hit_tokens": round(comparison.recent_predicted, 1),
+        "recent_delivered_hit_tokens": round(comparison.recent_delivered, 1),
+        "prompt_token_fates": comparison.fates,
+        "uncompared_requests": comparison.uncompared,
+    }
 
 
 def _forwarding(when: When, proof: Proof | Blocker) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from gateway.prover import Prover
 from gateway.proving import Proving
 from gateway.proxy import Proxy
 from gateway.relay import STALL_S
+from gateway.remedies import for_cached_tokens
 from gateway.render_endpoints import DEADLINE_S, RenderEndpoints
 from gateway.render_services import RenderServices
 from gateway.rendering import RenderPool
@@ -82,7 +83,10 @@ class Gateway:
             offload_weight=config.offload_weight,
             on_match=self.metrics.match_seconds.observe,
         )
-        self.accounts = Accounts(self.metrics)
+        self.accounts = Accounts(
+            self.metrics,
+            remedy=lambda url: for_cached_tokens(self.pool.get(url)),
+        )
         self.ingest = Ingest(config, self.pool, self.indexes)
         self.monitor = Monitor(
             config, self.pool, self.renderers, self.ingest, self._may_load

@@ -36,6 +36,7 @@ ENCODED_BODY = "encoded_body"
 OTHER_ENDPOINT = "endpoint"
 NOT_RENDERED = "not_rendered"
 SIGNED_BODY = "signed_body"
+SEVERAL_PROMPTS = "several_prompts"
 
 
 class Described(msgspec.Struct, frozen=True):
@@ -43,6 +44,8 @@ class Described(msgspec.Struct, frozen=True):
 
     route: RouteRequest
     ids: dict[str, Ids] = {}
+    uncompared: str | None = None
+    """Why its predicted hits are not compared with what the worker reports."""
 
 
 class Describer:
@@ -88,7 +91,8 @@ class Describer:
         except NotRendered as reason:
             if counted and reason.reason == LATE:
                 self._metrics.render_seconds.observe(time.perf_counter() - begun)
-            return Described(self.unrendered(len(body), peeked, reason.reason))
+            route = self.unrendered(len(body), peeked, reason.reason)
+            return Described(route, uncompared=peeked.uncompared)
         if counted:
             self._count(prompt.rendered, time.perf_counter() - begun)
         route = RouteRequest(
@@ -101,7 +105,8 @@ class Describer:
             forwardable=prompt.forwardable,
             no_ids=no_ids,
         )
-        return Described(route, prompt.ids)
+        several = SEVERAL_PROMPTS if prompt.count > 1 else None
+        return Described(route, prompt.ids, peeked.uncompared or several)
 
     def unrendered(self, size: int, peeked: Peeked, reason: str) -> RouteRequest:
         """Describe a body of `size` bytes by its raw content, if it shows any."""

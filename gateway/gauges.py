@@ -1,32 +1,32 @@
 """Metrics read at each scrape: workers, feeds, index. Nothing is written here."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from gateway.feed_metrics import feed_metrics
 from gateway.metrics import PREFIX
-from kvindex.events import AllBlocksCleared, BlockRemoved, BlockStored
 from kvindex.index import Indexes
-from kvindex.standing import FeedState
 from router.forwarding import Forwarding
 from router.pool import WorkerPool
 from router.worker import WorkerState
-
-OWNER = ("worker", "rank")
-KINDS = {
-    "stored": BlockStored.__name__,
-    "removed": BlockRemoved.__name__,
-    "cleared": AllBlocksCleared.__name__,
-}
 
 
 class Gauges:
     """Reads the state of a fleet and an index."""
 
     def __init__(
-        self, pool: WorkerPool, indexes: Indexes, forwarding: Forwarding
+        self,
+        pool: WorkerPool,
+        indexes: Indexes,
+        forwarding: Forwarding,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`clock` is that of the feeds."""
+        self._epoch = time.time() - clock()
         self._forwarding = forwarding
         self._pool = pool
         self._indexes = indexes
@@ -34,7 +34,7 @@ class Gauges:
     def read(self) -> Iterator[Metric]:
         """Every metric, with the values of now."""
         yield from self._workers()
-        yield from self._feeds()
+        yield from feed_metrics(self._pool, self._epoch)
         yield self._blockers()
         indexes = self._indexes.all
         memory = self._indexes.memory
@@ -74,43 +74,6 @@ class Gauges:
         for url, blocker in self._forwarding.blockers().items():
             blocked.add_metric([url, blocker.reason], 1)
         return blocked
-
-    def _feeds(self) -> Iterator[Metric]:
-        states = GaugeMetricFamily(
-            PREFIX + "feed_state",
-            "1 for the state a feed of KV events is in",
-            labels=(*OWNER, "state"),
-        )
-        events = CounterMetricFamily(
-            PREFIX + "kv_events", "KV events decoded", labels=(*OWNER, "kind")
-        )
-        undecodable = CounterMetricFamily(
-            PREFIX + "undecodable_events",
-            "KV events that could not be used",
-            labels=(*OWNER, "reason"),
-        )
-        troubles = {
-            name: CounterMetricFamily(PREFIX + name, text, labels=OWNER)
-            for name, text in (
-                ("event_gaps", "Times batches of KV events were missed"),
-                ("worker_restarts", "Restarts of a worker seen by its events"),
-                ("orphan_blocks", "Blocks stored before their parent was known"),
-            )
-        }
-        for worker in self._pool.workers:
-            for rank, knowledge in worker.knowledge.items():
-                owner, feed = [worker.url, str(rank)], knowledge.feed
-                counters = feed.counters
-                for state in FeedState:
-                    states.add_metric([*owner, state], feed.state is state)
-                for kind, name in KINDS.items():
-                    events.add_metric([*owner, kind], counters.events.get(name, 0))
-                for reason, count in counters.undecodable.items():
-                    undecodable.add_metric([*owner, reason], count)
-                troubles["event_gaps"].add_metric(owner, counters.gaps)
-                troubles["worker_restarts"].add_metric(owner, counters.restarts)
-                troubles["orphan_blocks"].add_metric(owner, counters.orphans)
-        yield from (states, events, undecodable, *troubles.values())
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -111,7 +111,7 @@ class Handlers:
         described = await self._describe(request, body, ROUTED[endpoint])
         outgoing = msgspec.structs.replace(
             _outgoing(request, identity, endpoint, body, len(body), begun),
-            prompts=described.route.prompts,
+            uncompared=described.uncompared,
             ids=described.ids,
         )
         return await self._forward(request, outgoing, described.route)
@@ -151,6 +151,7 @@ class Handlers:
             bodies.refuse_announced(request, limit)  # before a worker hears of it
             stream = bodies.stream(request, limit) if length != 0 else b""
             outgoing = _outgoing(request, identity, OTHER, stream, length, begun)
+        outgoing = msgspec.structs.replace(outgoing, uncompared=peeked.uncompared)
         route = self._describer.unrendered(outgoing.length or 0, peeked, OTHER_ENDPOINT)
         return await self._forward(request, outgoing, route)
 

@@ -150,10 +150,15 @@ class Metrics(ServerMetrics):
             "Difference of predicted and delivered hit tokens, summed over requests",
             ("worker",),
         )
-        self.unreported_requests = self._counter(
-            "unreported_requests",
-            "Requests whose worker reported no cached tokens",
-            ("worker",),
+        self.prompt_token_fates = self._counter(
+            "prompt_token_fates",
+            "What became of the reported prompt tokens: the fates add up to them",
+            ("worker", "fate"),
+        )
+        self.uncompared_requests = self._counter(
+            "uncompared_requests",
+            "Requests whose predicted hits could not be compared with delivered ones",
+            ("worker", "reason"),
         )
 
     def _troubles(self) -> None:

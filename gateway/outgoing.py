@@ -31,7 +31,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """The label of metrics."""
     begun: float
     """When the client's request came, by the proxy's clock."""
-    prompts: int = 1
+    uncompared: str | None = None
+    """Why its predicted hits are not compared with what the worker reports."""
     ids: dict[str, Ids] = {}
     """Token ids that may go along, by the profile of the worker; until answered."""
 

@@ -19,6 +19,12 @@ Text takes it 0.5 ms, brackets within brackets 5 ms."""
 FIELD_LIMIT = 64 * 1024
 """Bytes of a field that is read as one value, such as the name of the model."""
 
+LONGEST_NUMBER = 32
+"""Bytes of a number of answers; a longer one is none that a worker takes."""
+
+SEVERAL_ANSWERS = "several_answers"
+PROMPT_LOGPROBS = "prompt_logprobs"
+
 _T = TypeVar("_T", str, int)
 _ABSENT = msgspec.Raw(b"")
 
@@ -33,12 +39,19 @@ class _Fields(msgspec.Struct):
     max_tokens: msgspec.Raw = _ABSENT
     max_completion_tokens: msgspec.Raw = _ABSENT
     cache_salt: msgspec.Raw = _ABSENT
+    n: msgspec.Raw = _ABSENT
+    best_of: msgspec.Raw = _ABSENT
+    use_beam_search: msgspec.Raw = _ABSENT
+    prompt_logprobs: msgspec.Raw = _ABSENT
+    echo: msgspec.Raw = _ABSENT
+    logprobs: msgspec.Raw = _ABSENT
 
 
 class Peeked(msgspec.Struct, frozen=True, kw_only=True):
     """What could be read of a body. `problem` says why not more, in a fixed word.
 
     Problems: ``empty``, ``not_json``, ``not_object``, ``too_deep``, ``too_complex``.
+    `uncompared` says why an answer's cached tokens are not those of a plain look-up.
     """
 
     problem: str | None = None
@@ -51,6 +64,7 @@ class Peeked(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     cache_salt: str | None = None
+    uncompared: str | None = None
 
 
 async def peek(body: bytes) -> Peeked:
@@ -84,7 +98,7 @@ def _peeked(fields: _Fields) -> Peeked:
         return Peeked(problem="too_complex")
     return Peeked(
         model=_value(fields.model, str),
-        stream=bytes(fields.stream) == b"true",
+        stream=_true(fields.stream),
         messages=_raw(fields.messages),
         prompt=_raw(fields.prompt),
         input=_raw(fields.input),
@@ -92,7 +106,36 @@ def _peeked(fields: _Fields) -> Peeked:
         max_tokens=_value(fields.max_tokens, int),
         max_completion_tokens=_value(fields.max_completion_tokens, int),
         cache_salt=_value(fields.cache_salt, str),
+        uncompared=_uncompared(fields),
     )
+
+
+def _uncompared(fields: _Fields) -> str | None:
+    """Engines tell the cached tokens of one of several answers, whichever it is.
+
+    For the log probabilities of a prompt they compute all of it anew.
+    """
+    if _several(fields.n) or _several(fields.best_of) or _true(fields.use_beam_search):
+        return SEVERAL_ANSWERS
+    echoed = _true(fields.echo) and _given(fields.logprobs)
+    return PROMPT_LOGPROBS if echoed or _given(fields.prompt_logprobs) else None
+
+
+def _several(raw: msgspec.Raw) -> bool:
+    if len(memoryview(raw)) > LONGEST_NUMBER:
+        return False
+    number = _value(raw, int)
+    return number is not None and number > 1
+
+
+def _true(raw: msgspec.Raw) -> bool:
+    return len(memoryview(raw)) == 4 and bytes(raw) == b"true"
+
+
+def _given(raw: msgspec.Raw) -> bool:
+    """Whether a field is asked for: not absent, null or false."""
+    unasked = len(memoryview(raw)) <= 5 and bytes(raw) in (b"", b"null", b"false")
+    return not unasked
 
 
 def _values(fields: _Fields) -> tuple[msgspec.Raw, ...]:

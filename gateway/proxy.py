@@ -151,7 +151,7 @@ class Proxy:
     async def _attempt(self, outgoing: Outgoing, decision: Decision) -> Attempt:
         """Send to the decision's worker; the head of its answer, or what failed."""
         account = self._accounts.open(
-            decision, outgoing.begun, comparable=outgoing.prompts == 1
+            decision, outgoing.begun, uncompared=outgoing.uncompared
         )
         try:
             decision.sent()

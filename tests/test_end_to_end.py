@@ -62,7 +62,7 @@ async def test_a_chat_stays_where_its_prefix_is(
     assert 4 * 200 < predicted <= delivered <= predicted + unforeseen
     error = await gateway.metric("prediction_error_tokens_total")
     assert error == delivered - predicted
-    assert await gateway.metric("unreported_requests_total") == 0
+    assert await gateway.metric("uncompared_requests_total") == 0
     state = "live" if options.kv_events else "estimated"
     assert (await gateway.feed())["state"] == state
 
@@ -270,5 +270,5 @@ async def test_several_prompts_go_to_one_worker(
     await settle(gateway, workers)
     second = await gateway.ask("/v1/completions", body)
     assert second.worker == first.worker
-    assert await gateway.metric("unreported_requests_total") == 2
+    assert await gateway.metric("uncompared_requests_total") == 2
     assert await gateway.hits() == (0, 0)

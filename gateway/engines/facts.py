@@ -98,6 +98,16 @@ class Engine(Protocol):
         """The likely cause where none come."""
         ...
 
+    @property
+    def SEND_EVENTS(self) -> str:
+        """How it is started so that it sends events."""
+        ...
+
+    @property
+    def TELL_CACHED(self) -> str:
+        """How it is started so that its usage tells the cached tokens."""
+        ...
+
     def read(self, pages: Pages, url: str) -> EngineFacts:
         """What the pages of the worker at `url` tell."""
         ...

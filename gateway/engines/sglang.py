@@ -31,6 +31,11 @@ OLDER = {"/server_info": "/get_server_info"}
 OWN_FIELDS = {"page_size", "kv_events", "internal_states", "max_total_num_tokens"}
 """Fields of /server_info that only this engine has."""
 DECODE = wire.decode_batch
+TELL_CACHED = "start it with --enable-cache-report"
+SEND_EVENTS = (
+    """start it with --kv-events-config '{"publisher": "zmq", """
+    """"endpoint": "tcp://*:5557"}'"""
+)
 NO_EVENTS = "--kv-events-config has no publisher, or its endpoint connects: bind: true"
 """The likely cause where no events come."""
 LAST_PORT = 65_535

@@ -30,6 +30,12 @@ ROUTES = ("/version", "/metrics", "/kv_event_sources")
 OLDER: dict[str, str] = {}
 
 DECODE = wire.decode_batch
+TELL_CACHED = "start it with --enable-prompt-tokens-details"
+SEND_EVENTS = (
+    """start it with --kv-events-config '{"enable_kv_cache_events": true, """
+    """"publisher": "zmq", "endpoint": "tcp://*:5557"}'; before vLLM 0.31 also """
+    "--kv-events URL=tcp://HOST:5557 here"
+)
 NO_EVENTS = (
     "--kv-events-config has no enable_kv_cache_events, its endpoint is without a * and "
     "so connects instead of binding, or the port is another"

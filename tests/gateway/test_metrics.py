@@ -95,7 +95,7 @@ async def test_after_some_traffic(
         "best_hit_tokens_total": 2 * cached,
         "delivered_hit_tokens_total": 2 * cached,
         "prediction_error_tokens_total": 0,
-        "unreported_requests_total": 0,
+        "uncompared_requests_total": 0,
         "first_token_seconds_count": 2,
         "render_seconds_count": 4,
         "tokenize_seconds_count": 4,
@@ -121,7 +121,7 @@ async def test_after_some_traffic(
     assert 0 < await gateway.metric("kv_events_total", kind="stored") <= page["blocks"]
 
 
-async def test_unreported_requests(
+async def test_uncompared_requests(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
     """A worker that does not tell its cached tokens adds to no hit counter."""
@@ -132,7 +132,7 @@ async def test_unreported_requests(
     for _ in range(2):
         await gateway.chat([{"role": "user", "content": TEXT}])
         await gateway.until_events_arrive(worker)
-    assert await gateway.metric("unreported_requests_total") == 2
+    assert await gateway.metric("uncompared_requests_total") == 2
     assert await gateway.metric("prompt_tokens_total") > 0
     for name in ("predicted", "best", "delivered"):
         assert await gateway.metric(f"{name}_hit_tokens_total") == 0

@@ -173,7 +173,7 @@ async def test_errors_change_no_state(
         assert posts(picky) == 30
         assert state(gateway, picky) is WorkerState.ready
         assert await gateway.metric("upstream_failures_total") == 0
-        assert await gateway.metric("unreported_requests_total") == 0
+        assert await gateway.metric("uncompared_requests_total") == 0
         assert await gateway.metric("prompt_tokens_total") == 0
         await idle(gateway)
 

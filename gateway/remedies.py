@@ -1,0 +1,41 @@
+"""What to change where something is wrong, in words that can be typed.
+
+What an engine's flags are is in the file named after it (`engines/`).
+"""
+
+from collections.abc import Mapping
+
+from gateway.contact import ENGINES
+from router.proof import PENDING
+from router.worker import Worker
+
+RENDERING: Mapping[str, str] = {
+    PENDING: "give it more time: --wait",
+    "no_fingerprint": "TRTLLM's release is too old to tell, or --proof digest-or-probe",
+    "unreachable": "is its address right, and is it up?",
+    "unauthorised": "--worker-api-key KEY",
+    "template_differs": "--chat-template as the worker has it",
+    "tokenizer_differs": "--model, --tokenizer or --revision as the worker has it",
+    "model_type_differs": "--model as the worker has it",
+    "own_processor": "none: it builds prompts by other means than its template",
+    "incomplete": "--proof digest-or-probe",
+    "library_differs": "--proof digest-or-probe",
+    "no_model": "--model NAME=DIR_OR_ID",
+    "probe_differs": "--chat-template, --default-chat-template-kwargs, "
+    "--chat-template-content-format or --revision as the worker has it",
+    "probe_failed": "--probe, which may send it a chat of one token",
+    "ids_rejected": "its log says why; restart it",
+}
+"""By the word that says why ids may not go along."""
+
+
+def for_events(worker: Worker) -> str:
+    """How a worker is started so that it sends events."""
+    engine = ENGINES.get(worker.engine or "")
+    return engine.SEND_EVENTS if engine else "--kv-events URL=tcp://HOST:PORT"
+
+
+def for_cached_tokens(worker: Worker | None) -> str:
+    """How a worker is started so that it tells its cached tokens; "" if unknown."""
+    engine = ENGINES.get(worker.engine or "") if worker is not None else None
+    return engine.TELL_CACHED if engine else ""
