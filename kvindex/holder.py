@@ -175,9 +175,11 @@ class Holder:
             for engine_hash in event.hashes:
                 if blocks is None or blocks.find(engine_hash) is None:
                     self.orphans.remove(key, engine_hash)
-                else:
-                    self._counters.removed += 1
-                    self._names.remove(blocks, engine_hash)
+                    continue
+                self._counters.removed += 1
+                if event.any_medium:  # such engines keep one of each
+                    blocks.copies.pop(engine_hash, None)
+                self._names.remove(blocks, engine_hash)
 
     def moved(self, event: BlockUpdated) -> None:
         """One copy of a block goes to another medium, from wherever it is known."""

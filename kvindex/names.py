@@ -82,9 +82,9 @@ class Names:
     def move(
         self, engine_hash: EngineHash, blocks: EngineBlocks, to: EngineBlocks
     ) -> bool:
-        """One copy goes to another medium; False where the bound keeps it out."""
+        """A block goes to another medium; False where the bound keeps it out."""
         own = blocks.find(engine_hash)
-        moved = own is not None and self._note_one(to, engine_hash, own, False)
+        moved = own is not None and self._note_one(to, engine_hash, own, True)
         self.remove(blocks, engine_hash)
         return moved
 

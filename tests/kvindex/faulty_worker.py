@@ -95,10 +95,13 @@ class FaultyWorker:
         batches = []
         for end in range(1, len(path) + 1):
             part = path[:end]
-            if "GPU" not in self.cache.get(part, ()):
-                self.cache.setdefault(part, set()).add("GPU")
-                if self.engine == "trtllm":
-                    self.cache[part] = {"GPU"}
+            media = self.cache.setdefault(part, set())
+            if media == {"CPU"} and self.engine == "trtllm":
+                name, self.cache[part] = self.name(part), {"GPU"}
+                move = BlockUpdated(hash=name, medium_before="CPU", medium="GPU")
+                batches.append(self.batch(move))
+            elif "GPU" not in media:
+                media.add("GPU")
                 batches.append(self.batch(self.stored(part)))
         return batches
 

@@ -65,9 +65,11 @@ class FeedMachine(RuleBasedStateMachine):
         self.stream.send(*(event_of(move) for move in moves))
 
     def doubt(self) -> None:
+        """A new doubt does not prolong an old one."""
+        if not self.belief.suspects:
+            self.doubt_since = self.stream.clock.now
         self.belief.fresh = set()
         self.settling = False
-        self.doubt_since = self.stream.clock.now
 
     @rule(
         medium=st.sampled_from(["GPU", "GPU", "CPU"]),
