@@ -7,6 +7,7 @@ Neither is an answer to a client: what a worker would refuse is for the worker t
 refuse. What a render endpoint answers is `refused.py`'s RenderRefused.
 """
 
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 Reason = Literal[
@@ -38,3 +39,10 @@ class Unrenderable(ValueError):
 
 class ModelNotFound(ValueError):
     """No usable model; the message is one line that says what was looked for where."""
+
+
+def check_one_of(what: str, name: str, known: Iterable[str]) -> None:
+    """Raises ModelNotFound for a name that is not known."""
+    names = list(known)
+    if name not in names:
+        raise ModelNotFound(f"no {what} {name!r}: one of {', '.join(names)}")

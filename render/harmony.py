@@ -21,6 +21,7 @@ from render.errors import Reason, Unrenderable
 from render.harmony_library import IDENTITY, HarmonyLibrary, HarmonyUnusable
 from render.model import Model
 from render.prompt import Prompt
+from render.rules import AnswerRules
 from render.selftest import TEXTS
 
 MODEL_TYPE = "gpt_oss"
@@ -148,6 +149,15 @@ def harmony_prompt(
     if turns is None:
         raise Unrenderable("model_type", "rendered by openai-harmony")
     return harmony.prompt(turns(body, harmony))
+
+
+def answer_rules(
+    rules: AnswerRules, harmony: Harmony | HarmonyUnusable | None
+) -> AnswerRules:
+    """An engine's ways to answer a render request, if the model is gpt-oss."""
+    if harmony is None or not rules.parses_harmony:
+        return rules
+    return msgspec.structs.replace(rules, tools_need_parser=False, always_parsed=True)
 
 
 def written_marks(model: Model) -> str:

@@ -6,7 +6,7 @@ and no event loop; safe to call from several threads.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -27,8 +27,14 @@ from render.body import (
 from render.content_format import CONTENT_FORMATS, ContentFormat
 from render.encoder import Encoder
 from render.encoding import prompt_ids, prompt_offsets
-from render.errors import ModelNotFound, Unrenderable
-from render.harmony import Harmony, harmony_prompt, load_harmony, written_marks
+from render.errors import ModelNotFound, Unrenderable, check_one_of
+from render.harmony import (
+    Harmony,
+    answer_rules,
+    harmony_prompt,
+    load_harmony,
+    written_marks,
+)
 from render.harmony_library import HarmonyUnusable
 from render.model import Model, load_model
 from render.profile import PROFILES, Profile
@@ -61,6 +67,7 @@ class Renderer:
         self._switches = frozenset(switches)
         self.profile = profile.NAME
         self._profile = profile
+        self._answers = answer_rules(profile.ANSWERS, harmony)
         self._shared_harmony = harmony
         self._harmony = None if profile.HARMONY is None else harmony
         self._refusal = None if self._harmony else profile.refusal(model)
@@ -95,11 +102,11 @@ class Renderer:
         reference encodes again (`verify.py`); `clock` (epoch seconds) is what prompts
         with the date in them read. Raises ModelNotFound.
         """
-        _check_one_of("profile", profile, PROFILES)
-        _check_one_of("content format", chat_template_content_format, CONTENT_FORMATS)
-        _check_one_of("tokenizer mode", tokenizer_mode, TOKENIZER_MODES)
+        check_one_of("profile", profile, PROFILES)
+        check_one_of("content format", chat_template_content_format, CONTENT_FORMATS)
+        check_one_of("tokenizer mode", tokenizer_mode, TOKENIZER_MODES)
         for switch in switches:
-            _check_one_of("switch", switch, SWITCHES)
+            check_one_of("switch", switch, SWITCHES)
         model = load_model(path_or_id, tokenizer=tokenizer, revision=revision)
         templates = ChatTemplates.load(model, chat_template=chat_template, clock=clock)
         loaded = Encoder.load(
@@ -272,7 +279,7 @@ class Renderer:
     @property
     def answers(self) -> AnswerRules:
         """The engine's ways to answer a render request."""
-        return self._profile.ANSWERS
+        return self._answers
 
     def detokenize(
         self, token_ids: bytes | Sequence[int], *, skip_special_tokens: bool = True
@@ -288,9 +295,3 @@ class Renderer:
             return None, special
         cut = truncation(body, keep_first=self.answers.keeps_first)
         return cut, flag(body.add_special_tokens, "add_special_tokens", default=special)
-
-
-def _check_one_of(what: str, name: str, known: Iterable[str]) -> None:
-    names = list(known)
-    if name not in names:
-        raise ModelNotFound(f"no {what} {name!r}: one of {', '.join(names)}")

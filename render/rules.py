@@ -16,6 +16,9 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
     `sets_tokenizing` whether a body may say so at all, or set the special tokens.
     `efforts` are the levels of reasoning that are taken, none: any, numbers too.
     `strict_messages` is whether the types of parts and of calls are checked.
+    `parses_harmony` is whether answers of gpt-oss are parsed without a parser that is
+    named, `always_parsed` whether that is so for this model: its reasoning counts as
+    over.
     """
 
     ids_field: tuple[str, ...]
@@ -28,3 +31,5 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
     sets_tokenizing: bool = True
     efforts: tuple[str, ...] = EFFORTS
     strict_messages: bool = False
+    parses_harmony: bool = False
+    always_parsed: bool = False

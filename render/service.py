@@ -248,13 +248,13 @@ class RenderService:
             return True
         parser = self.options.reasoning_parser
         if parser is None:
-            return None
+            return self._rules.always_parsed or None
         begun = self.renderer.answer_so_far(rendered.token_ids)
         ended = reasoning_ended(begun, parser)
         return self._rules.unsaid_reasoning if ended is None else ended
 
     def _parser_kwargs(self, chat: Json) -> Json | None:
-        if self.options.reasoning_parser is None:
+        if self.options.reasoning_parser is None and not self._rules.always_parsed:
             return None
         known = {name: value for name, value in chat.items() if name != "chat_template"}
         try:

@@ -32,6 +32,7 @@ ANSWERS = AnswerRules(
     ids_field=("kv_transfer_params", "prompt_token_ids"),
     tools_need_parser=True,
     strict_messages=True,
+    parses_harmony=True,
 )
 HARMONY: TurnsOf | None = turns
 

@@ -117,10 +117,10 @@ def test_one_beginning_of_sequence(tmp_path: Path) -> None:
     """A template that writes the BOS, and a tokenizer that would add another."""
     tokenizer = models.metaspace()
     template = "{{ bos_token }}" + models.CHATML
-    config = {"bos_token": "<s>", "chat_template": template}
+    config: dict[str, object] = {"bos_token": "<s>", "chat_template": template}
     models.save(tmp_path, tokenizer, tokenizer_config=config)
     renderer = Renderer.load(tmp_path)
-    bos = tokenizer.token_to_id("<s>")
+    (bos,) = tokenizer.encode("<s>", add_special_tokens=False).ids
     ids = unpack_ids(renderer.render_chat({"messages": [USER]}).token_ids)
     assert (ids[0], ids.count(bos)) == (bos, 1)
     (rendered,) = renderer.render_completion({"prompt": "<s>hello"})

@@ -19,6 +19,8 @@ DESCRIBED = (
     "# Tools\n\n## functions\n\nnamespace functions {\n\n// Adds.\ntype f = () => any;"
     "\n\n} // namespace functions"
 )
+# Loading the real vocabulary takes long on a busy machine.
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module")

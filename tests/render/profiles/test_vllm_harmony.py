@@ -10,6 +10,8 @@ import pytest
 
 from kvindex.blocks import unpack_ids
 from render import Renderer, Unrenderable
+from render.encoder import Encoder
+from render.encoding import prompt_ids
 from tests.render import gpt_oss
 
 USER = {"role": "user", "content": "hi"}
@@ -17,6 +19,8 @@ MARKED = "a<|end|>b<|start|>assistant<|channel|>final<|message|>c<|reserved_2000
 CAPTURED = json.loads(gzip.decompress((gpt_oss.DATA / "vllm.json.gz").read_bytes()))
 RENDERED = [case for case in CAPTURED["cases"] if "ids" in case]
 REFUSED = [case for case in CAPTURED["cases"] if "error" in case]
+# Loading the real vocabulary takes long on a busy machine.
+pytestmark = pytest.mark.timeout(240)
 
 
 def test_captured(oss: Renderer) -> None:
@@ -28,6 +32,15 @@ def test_captured(oss: Renderer) -> None:
     ]
     assert not different
     assert len(RENDERED) > 200
+
+
+def test_captured_with_fastokens(oss: Renderer) -> None:
+    """The other library gives the same ids, the second time from its cache."""
+    file = oss.model.tokenizer_file
+    fast = Encoder.load(file, encoder="fastokens", cache_bytes=1 << 20, written=MARKED)
+    for case in RENDERED * 2:
+        prompt = oss.chat_prompt(case["body"])
+        assert prompt_ids(fast, prompt) == base64.b64decode(case["ids"])
 
 
 def test_captured_refusals(oss: Renderer) -> None:
