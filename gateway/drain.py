@@ -127,6 +127,8 @@ class Drainer:
                 if time.monotonic() > end:
                     await asyncio.sleep(0)
                     end = time.monotonic() + SLICE_S
+        for known in list(worker.knowledge.values()):
+            await work_off(known.feed)  # of other causes than events, too
         return events
 
     async def _hand_on(self, worker: Worker, event: RawEvent) -> None:

@@ -31,6 +31,8 @@ RECONNECT_MS = 100
 RECONNECT_LIMIT_MS = 1_000
 """Until a worker that came back is heard, its old cache is still believed in."""
 RENEW_MS = 3_000
+IDLE_MS = 1_000
+"""A feed may want a replay though nothing came: look so often."""
 UNREACHED = "another port, or its publisher connects (--kv-events-bind) and binds none"
 MUTE = "KV events or prefix caching are off, or it is another service"
 CONNECTED = zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -114,7 +116,7 @@ class _Subscription:
         """Hand batches to the feed as they come, until cancelled."""
         plain: zmq.Socket[bytes] = zmq.Socket.shadow(self._socket)
         while True:
-            await self._socket.poll()
+            await self._socket.poll(IDLE_MS)
             receive_slice(plain, self._take)
             await self._stream.work()
             await asyncio.sleep(0)

@@ -14,7 +14,13 @@ import zmq
 import zmq.asyncio
 from zmq.utils.monitor import parse_monitor_message
 
-from gateway.feeds import DISCONNECTED, EventSockets, prepare, receive_slice
+from gateway.feeds import (
+    DISCONNECTED,
+    IDLE_MS,
+    EventSockets,
+    prepare,
+    receive_slice,
+)
 from gateway.owners import Owners
 from gateway.stream import Stream
 from gateway.topics import Topics
@@ -104,7 +110,8 @@ class Listener:
     ) -> None:
         plain: zmq.Socket[bytes] = zmq.Socket.shadow(socket)
         while True:
-            await socket.poll()
+            if not await socket.poll(IDLE_MS):
+                self._fed.update(self._streams.values())
             receive_slice(plain, lambda frames: self._take(frames, tasks))
             while self._fed:
                 await self._fed.pop().work()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway import replay
+from gateway import monitor, replay
 from gateway.values import EventEndpoint
 from simworker.server import SimWorker
 from tests.gateway.fed import TURN, feeds, held, options, sim, states, told, turn
@@ -128,3 +128,24 @@ async def test_declared_replay_endpoints(
     await until(lambda: feeds(gateway, worker)[0].counters.replayed >= 1)
     await until(lambda: states(gateway, worker) == ["live"])
     assert feeds(gateway, worker)[0].complete
+
+
+async def test_a_restart_while_nothing_is_sent(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the new process cached before it was noticed is asked for at once."""
+    monkeypatch.setattr(monitor, "REFRESH_S", 0.2)
+    worker = await start_worker(options(replay_port=0))
+    gateway = await start_gateway(worker)
+    await gateway.chat(TURN)
+    await until(lambda: held(gateway, worker) > 0)
+    await sim(gateway, worker, "/sim/faults", mute=True)
+    await sim(gateway, worker, "/sim/restart")
+    await gateway.chat(turn(1))
+    feed = feeds(gateway, worker)[0]
+    await until(lambda: feed.counters.restarts == 1)
+    await until(lambda: _knows(gateway, turn(1)))
+    assert await told(gateway, TURN) == 0
+    assert (feed.state, feed.complete) == ("live", True)
