@@ -70,11 +70,14 @@ class Config(SharedConfig, frozen=True, kw_only=True):
     port: Port = 8080
     policy: Annotated[Policy, option("how a worker is chosen")] = "kv_cache_aware"
     prefill_rate: Annotated[
-        float,
+        float | None,
         option(
-            "prompt tokens a worker prefills per second", metavar="N", parse=positive
+            "prompt tokens a worker prefills per second",
+            metavar="N",
+            parse=positive,
+            shown_default="learnt of each worker",
         ),
-    ] = 20_000.0
+    ] = None
     kv_events: Annotated[
         tuple[EventEndpoint, ...],
         option(

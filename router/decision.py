@@ -13,6 +13,7 @@ from kvindex.history import History
 from kvindex.knowledge import Knowledge
 from router.candidate import Candidate
 from router.ledger import Booking
+from router.meter import Prefill
 from router.pool import WorkerPool
 from router.request import Rendering, Usage
 from router.worker import Worker, WorkerId
@@ -96,6 +97,7 @@ class Decision:
         "_life",
         "_on_usage",
         "_pool",
+        "_prefill",
         "best_hit_tokens",
         "hit_tokens",
         "hops",
@@ -112,6 +114,7 @@ class Decision:
         candidate: Candidate,
         *,
         booking: Booking,
+        prefill: Prefill | None,
         memory: Knowledge | History | None,
         pool: WorkerPool,
         best_hit_tokens: int,
@@ -120,6 +123,8 @@ class Decision:
         no_ids: str | None,
     ) -> None:
         """`memory` is where its blocks are noted: a History for raw content.
+
+        `prefill` is given where its end will be seen.
 
         `on_usage` is called once, with the usage of the finished request. `no_ids` is
         why its token ids do not go along; None: they do.
@@ -134,6 +139,7 @@ class Decision:
         self.memory = memory
         self.outcome: Outcome | None = None
         self._booking = booking
+        self._prefill = prefill
         self._pool = pool
         self._on_usage = on_usage
         self._life = Life.decided
@@ -171,6 +177,8 @@ class Decision:
         self.sent()
         if self._reach(Life.first_token):
             self._booking.first_token()
+            if self._prefill is not None:
+                self._prefill.first_token()
             if isinstance(self.memory, Knowledge) and self.rendering:
                 self.memory.first_token(self.rendering.hashes)
 
@@ -181,6 +189,8 @@ class Decision:
         if self._reach(Life.ended):
             self._booking.release()
             self.outcome = self._compare(usage or Usage())
+            if self._prefill is not None:
+                self._prefill.ended(self._uncached_tokens())
             self._tell_memory(self.outcome.delivered_hit_tokens, streamed=streamed)
             if usage is not None:
                 self._on_usage(usage)
@@ -194,6 +204,8 @@ class Decision:
         before = self._life
         if self._reach(Life.ended):
             self._booking.release()
+            if self._prefill is not None:
+                self._prefill.ended(None)
             if before is Life.sent and kind in NEVER_COMPUTED:
                 self._take_back()
             elif before is Life.sent:
@@ -223,6 +235,16 @@ class Decision:
             delivered_hit_tokens=delivered,
             estimated=self.rendering is None or self.rendering.estimated,
         )
+
+    def _uncached_tokens(self) -> int | None:
+        """What the worker prefilled of the prompt, where that is more than a guess."""
+        outcome = self.outcome
+        if outcome is None or (
+            outcome.estimated and outcome.delivered_hit_tokens is None
+        ):
+            return None
+        hits = outcome.delivered_hit_tokens
+        return outcome.prompt_tokens - (self.hit_tokens if hits is None else hits)
 
     def _tell_memory(
         self, delivered: int | None, *, streamed: bool = False, computed: bool = True

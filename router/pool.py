@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kvindex.blocks import Namespace
 from router.models import ListedModel, name_models
-from router.rate import PREFILL_RATE_PRIOR, PrefillRate
+from router.rate import Rates
 from router.worker import Worker, WorkerSpec, WorkerState
 
 log = logging.getLogger(__name__)
@@ -48,12 +48,15 @@ class WorkerPool:
         self,
         *,
         clock: Callable[[], float],
-        prefill_rate: float = PREFILL_RATE_PRIOR,
+        prefill_rate: float | None = None,
         on_change: Callable[[Worker, WorkerState], None] | None = None,
     ) -> None:
-        """`on_change` is called with a worker and the state it had before."""
+        """`on_change` is called with a worker and the state it had before.
+
+        `prefill_rate` is that of every worker; None: it is learnt.
+        """
         self._clock = clock
-        self._prefill_rate = prefill_rate
+        self._rates = Rates(prefill_rate)
         self._on_change = on_change
         self._workers: dict[str, Worker] = {}
 
@@ -70,8 +73,7 @@ class WorkerPool:
         """Add a worker, joining. Raise ValueError if the URL is already there."""
         if spec.url in self._workers:
             raise ValueError(f"worker {spec.url} is already in the pool")
-        rate = PrefillRate(self._prefill_rate)
-        worker = Worker(spec, clock=self._clock, rate=rate)
+        worker = Worker(spec, clock=self._clock, rate=self._rates.add())
         self._workers[spec.url] = worker
         if spec.model is not None:
             self.listed(worker, [ListedModel(id=spec.model)])
@@ -79,7 +81,10 @@ class WorkerPool:
 
     def remove(self, url: str) -> Worker | None:
         """Take a worker out; what it still answers is released in its own ledger."""
-        return self._workers.pop(url, None)
+        worker = self._workers.pop(url, None)
+        if worker is not None:
+            self._rates.remove(worker.rate)
+        return worker
 
     def listed(self, worker: Worker, listing: Iterable[ListedModel]) -> None:
         """Note what a worker lists in `/v1/models`, in place of what it listed."""

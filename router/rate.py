@@ -1,29 +1,115 @@
-"""What is known of a worker's speed and of how long answers are.
+"""What is known of the speed of workers and of how long answers are.
 
-Estimates only; what is in flight is the ledger's business.
+Estimates only; what is in flight is the ledger's business, what prefills took the
+meter's.
 """
+
+import math
+import statistics
+from collections.abc import Callable
+
+from router.line import Line
 
 PREFILL_RATE_PRIOR = 20_000.0
 """Prefill tokens per second of a worker nothing is known about."""
+
+LEARNT_AFTER = 24
+"""Prefills until what was learnt of a worker counts."""
+COMPARED_EVERY = 8
+STEP = math.log(1.25)
+"""Speeds are told apart in steps of a quarter."""
+STAY = 0.65
+"""Steps an estimate may be off before the worker counts as faster or slower."""
 
 OUTPUT_TOKENS_PRIOR = 256.0
 MEAN_WEIGHT = 0.05
 
 
 class PrefillRate:
-    """Prefill tokens per second of one worker. A constant from the configuration."""
+    """Prefill tokens per second of one worker, learnt from what its prefills took.
 
-    __slots__ = ("tokens_per_s",)
+    `tokens_per_s` is what routing reckons with, `source` where it is from: "prior",
+    "pinned", "fleet" (as fast as the others) or "learnt".
+    """
 
-    def __init__(self, tokens_per_s: float = PREFILL_RATE_PRIOR) -> None:
+    def __init__(
+        self,
+        tokens_per_s: float = PREFILL_RATE_PRIOR,
+        *,
+        source: str = "prior",
+        on_learnt: Callable[[], None] | None = None,
+    ) -> None:
         """Raise ValueError unless the rate is a positive, finite number."""
         if not 0 < tokens_per_s < float("inf"):
             raise ValueError(f"prefill rate must be positive, got {tokens_per_s}")
         self.tokens_per_s = tokens_per_s
+        self.source = source
+        self.step = 0
+        self._on_learnt = on_learnt
+        self._line = Line(per_token_s=1 / tokens_per_s)
+        self._prefills = 0
+
+    @property
+    def own(self) -> float | None:
+        """What its own prefills say; None before there were enough of them."""
+        if self._prefills < LEARNT_AFTER:
+            return None
+        return 1 / self._line.per_token_s
 
     def seconds(self, tokens: float) -> float:
         """Time to prefill that many tokens."""
         return tokens / self.tokens_per_s
+
+    def learn(self, tokens: int, took_s: float) -> None:
+        """One prefill of so many uncached tokens took that long."""
+        if self._on_learnt is None:
+            return
+        self._line.add(tokens, took_s)
+        self._prefills += 1
+        if self._prefills >= LEARNT_AFTER and self._prefills % COMPARED_EVERY == 0:
+            self._on_learnt()
+
+
+class Rates:
+    """The rates of a fleet. Workers that are about equal have equal rates.
+
+    Estimates differ a little between equal workers, and a router that believed them
+    would send everything to the one that seems the fastest. So a worker's rate is the
+    median of the fleet, times a power of 1.25 where its own says so. One that has not
+    shown its speed is taken to be like the others.
+    """
+
+    def __init__(self, pinned: float | None = None) -> None:
+        """`pinned` is the rate of all of them, and nothing is learnt."""
+        self._pinned = pinned
+        self._rates: list[PrefillRate] = []
+
+    def add(self) -> PrefillRate:
+        """The rate of one more worker."""
+        if self._pinned is not None:
+            return PrefillRate(self._pinned, source="pinned")
+        rate = PrefillRate(on_learnt=self._compare)
+        self._rates.append(rate)
+        self._compare()
+        return rate
+
+    def remove(self, rate: PrefillRate) -> None:
+        """Its worker is gone."""
+        if rate in self._rates:
+            self._rates.remove(rate)
+
+    def _compare(self) -> None:
+        learnt = [own for rate in self._rates if (own := rate.own) is not None]
+        if not learnt:
+            return
+        usual = statistics.median_low(learnt)
+        for rate in self._rates:
+            own = rate.own
+            steps = 0.0 if own is None else math.log(own / usual) / STEP
+            if abs(steps - rate.step) > STAY:
+                rate.step = round(steps)
+            rate.tokens_per_s = usual * math.exp(rate.step * STEP)
+            rate.source = "fleet" if own is None else "learnt"
 
 
 class OutputLength:

@@ -12,6 +12,7 @@ from router.candidate import Candidate
 from router.candidates import weigh
 from router.decision import Decision, ExplainedCandidate, Explanation
 from router.forwarding import Forwarding
+from router.meter import Prefill
 from router.policy import Policy
 from router.pool import NoCandidate, WorkerPool
 from router.rate import OutputLength
@@ -67,6 +68,7 @@ class Router:
         return Decision(
             chosen,
             booking=booking,
+            prefill=_metered(chosen, request),
             memory=self._memory(chosen),
             pool=self._pool,
             best_hit_tokens=max(candidate.hit_tokens for candidate in candidates),
@@ -124,6 +126,17 @@ class Router:
     def _learn(self, usage: Usage) -> None:
         if usage.completion_tokens > 0:
             self._output.finished(usage.completion_tokens)
+
+
+def _metered(chosen: Candidate, request: RouteRequest) -> Prefill | None:
+    """What times its prefill; None where its end will not be seen."""
+    worker = chosen.worker
+    meter = worker.meter(chosen.rank)
+    one_rank = worker.can_pin_ranks or len(worker.ranks) == 1
+    if request.stream and request.prompts == 1 and one_rank:
+        return meter.begin()
+    meter.unseen(chosen.estimate_s)
+    return None
 
 
 def _explained(candidate: Candidate) -> ExplainedCandidate:

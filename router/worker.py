@@ -11,6 +11,7 @@ import msgspec
 from kvindex.history import History
 from kvindex.knowledge import Knowledge
 from router.ledger import Ledger
+from router.meter import PrefillMeter
 from router.models import ListedModel, ModelName
 from router.proof import NOT_ASKED, Blocker, Proof
 from router.rate import PrefillRate
@@ -89,6 +90,7 @@ class Worker:
         self.proof: Proof | Blocker = NOT_ASKED
         self.knowledge: dict[int, Knowledge] = {}
         self.ledgers: dict[int, Ledger] = {}
+        self._meters: dict[int, PrefillMeter] = {}
         self.content_histories: dict[int, History] = {}
         self._clock = clock
 
@@ -132,6 +134,14 @@ class Worker:
         if ledger is None:
             ledger = self.ledgers[rank] = Ledger(clock=self._clock)
         return ledger
+
+    def meter(self, rank: int) -> PrefillMeter:
+        """What times the prefills of a rank."""
+        meter = self._meters.get(rank)
+        if meter is None:
+            meter = PrefillMeter(self.rate, clock=self._clock)
+            self._meters[rank] = meter
+        return meter
 
     def content_history(self, rank: int) -> History:
         """Pieces of unrendered requests sent to a rank: a bounded table of its own."""

@@ -84,6 +84,7 @@ class _Events:
         feed, history = self._knowledge.feed, self._knowledge.history
         if feed.index is None or feed.owner is None:
             return
+        feed.counters.removed += len(blocks)
         for block in blocks:
             feed.index.remove(feed.owner, block, on_gpu=True)
             history.gone(block)
@@ -99,9 +100,7 @@ class Fleet:
         self._timeline = timeline
         self._rng = random.Random(f"{options.seed} faults")
         self._indexes = Indexes(limit_bytes=INDEX_BYTES)
-        self.pool = WorkerPool(
-            clock=timeline.clock, prefill_rate=options.speed.prefill_rate
-        )
+        self.pool = WorkerPool(clock=timeline.clock)
         self.router = Router(self.pool, policy)
         self._lost_share = max(
             (f.amount for f in options.faults if f.kind == "lost-events"), default=0.0
