@@ -1,13 +1,14 @@
 """The gateway's own event socket: publishers connect to it, topics tell them apart.
 
 Each (worker of the topic, rank in the batch) is a stream. Whose topic it is is known to
-`topics.py`; two publishers under one topic are noticed by the feed. ZMQ does not tell
-whose connection is lost, so all workers heard here are looked at then.
+`topics.py`; that two publishers share one, `turns.py` notices. ZMQ does not tell whose
+connection is lost, so all workers heard here are looked at then.
 """
 
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import Callable, Sequence
 
 import zmq
@@ -24,7 +25,9 @@ from gateway.feeds import (
 from gateway.owners import Owners
 from gateway.stream import Stream
 from gateway.topics import Topics
+from gateway.turns import Turns
 from kvindex.events import UndecodableBatch
+from kvindex.standing import FeedState
 from kvindex.wire import vllm
 from kvindex.wire.batches import rank_of
 from router.pool import WorkerPool
@@ -34,6 +37,7 @@ log = logging.getLogger(__name__)
 
 REBIND_S = 5.0
 TOPIC_BYTES = 1_024
+SHARED = "two publishers share its topic; none of their events counts"
 STRANGERS = 100
 """Topics of nobody that get a line; there may be any number."""
 
@@ -62,6 +66,7 @@ class Listener:
         self._strangers: set[bytes] = set()
         self._fed: set[Stream] = set()
         """Streams whose feeds were given something."""
+        self._turns: dict[Stream, Turns] = {}
         self._streams: dict[tuple[str, int], Stream] = {}
 
     def expect_declared(self) -> None:
@@ -84,6 +89,7 @@ class Listener:
                 tasks.create_task(self._watch(changes))
         finally:
             self._streams.clear()
+            self._turns.clear()
             if not socket.closed:  # the context may have been first
                 socket.disable_monitor()
             if changes is not None:
@@ -111,7 +117,7 @@ class Listener:
         plain: zmq.Socket[bytes] = zmq.Socket.shadow(socket)
         while True:
             if not await socket.poll(IDLE_MS):
-                self._fed.update(self._streams.values())
+                self._settle()
             receive_slice(plain, lambda frames: self._take(frames, tasks))
             while self._fed:
                 await self._fed.pop().work()
@@ -133,8 +139,26 @@ class Listener:
         if worker is not None:
             stream = self._stream(worker, rank_of(payload), tasks)
             if stream is not None:
-                stream.feed.receive(sequence, payload)
-                self._fed.add(stream)
+                self._hand_on(stream, sequence, payload)
+
+    def _hand_on(self, stream: Stream, sequence: int, payload: bytes) -> None:
+        """Give the feed what is one publisher's."""
+        turns, feed = self._turns[stream], stream.feed
+        shared = turns.shared
+        for batch in turns.take(sequence, payload, time.monotonic()):
+            feed.receive(*batch)
+        if turns.shared and not shared:
+            if feed.state is FeedState.DEGRADED:  # else its change is logged
+                log.warning("KV events of %s: %s", feed.key, SHARED)
+            feed.disconnected(SHARED)
+        self._fed.add(stream)
+
+    def _settle(self) -> None:
+        """What nothing that comes would bring about."""
+        for stream, turns in self._turns.items():
+            for batch in turns.settle(time.monotonic()):
+                stream.feed.receive(*batch)
+            self._fed.add(stream)
 
     def _worker(self, topic: bytes) -> Worker | None:
         url = self._topics.url(topic[:TOPIC_BYTES].decode("utf-8", "replace"))
@@ -160,7 +184,9 @@ class Listener:
         if stream is None or stream.feed is not feed:
             endpoint = self._owners.sources(worker).replays.get(rank)
             stream = Stream(feed, self._sockets.context, endpoint, tasks)
+            self._turns.pop(self._streams.get((worker.url, rank), stream), None)
             self._streams[worker.url, rank] = stream
+            self._turns[stream] = Turns()
         return stream
 
     def _strange(self, topic: bytes, why: str) -> None:

@@ -195,8 +195,32 @@ async def test_two_publishers_under_one_topic(
         assert states(gateway, worker) == ["degraded"]
         assert feeds(gateway, worker)[0].counters.restarts == 0
         assert held(gateway, worker) >= 10
-    shared = [r for r in caplog.records if "share this stream" in r.getMessage()]
-    assert shared
+        for sequence in range(120, 190):  # the other one is gone
+            one.stored(sequence, sequence)
+        await until(lambda: feeds(gateway, worker)[0].last_sequence == 189)
+        assert feeds(gateway, worker)[0].counters.restarts == 0
+    shared = [r for r in caplog.records if "two publishers share" in r.getMessage()]
+    assert len(shared) == 1
+
+
+async def test_a_publisher_that_begins_anew(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """A step back that stays one is a restart, soon and with few batches, too."""
+    worker = await start_worker(SIM)
+    gateway, endpoint = await listening(start_gateway, worker)
+    with connecting(endpoint, topic_of(worker)) as (publisher,):
+        await asyncio.sleep(0.3)
+        for sequence in range(100, 110):
+            publisher.stored(sequence, sequence)
+        await until(lambda: held(gateway, worker) == 10)
+        publisher.stored(0, 1)
+        await until(lambda: held(gateway, worker) == 1)
+        for sequence in range(1, 50):
+            publisher.stored(sequence, sequence + 1)
+        await until(lambda: held(gateway, worker) == 50)
+    feed = feeds(gateway, worker)[0]
+    assert (feed.counters.restarts, feed.state, feed.complete) == (1, "live", True)
 
 
 async def test_a_port_that_is_taken(
