@@ -24,6 +24,7 @@ from gateway.errors import (
 from gateway.headers import RawHeaders, first
 from gateway.metrics import Metrics
 from gateway.relay import is_event_stream
+from gateway.stored_responses import ResponseId, StoredResponses
 from gateway.upstream_response import UpstreamResponse
 from gateway.usage import UsageScanner
 from router.decision import Decision, Outcome
@@ -85,6 +86,7 @@ class Accounts:
         """`remedy` is how the worker at a URL is made to tell its cached tokens."""
         self.metrics = metrics
         self.clock = clock
+        self.responses = StoredResponses()
         self._remedy = remedy
         self._comparisons: dict[str, Comparison] = {}
 
@@ -93,14 +95,23 @@ class Accounts:
         return self._comparisons.setdefault(url, Comparison())
 
     def open(
-        self, decision: Decision, begun: float, *, uncompared: str | None = None
+        self,
+        decision: Decision,
+        begun: float,
+        *,
+        uncompared: str | None = None,
+        stored: bool = False,
     ) -> "Account":
         """The account of a decision about to be sent; `begun` is when it came.
 
         `uncompared` says in a word why the cached tokens of the answer are not those of
-        the prompt that was looked up: they are taken as not reported.
+        the prompt that was looked up: they are taken as not reported. Where the answer
+        may be `stored` by the worker, its id is noted.
         """
-        return Account(self, decision, begun, uncompared=uncompared)
+        account = Account(self, decision, begun, uncompared=uncompared)
+        if stored:
+            account.response_id = ResponseId(self.responses, decision.worker.url)
+        return account
 
     def reported(self, decision: Decision, usage: Usage) -> Usage:
         """The usage of an answer with the cached tokens that it tells, or means."""
@@ -174,6 +185,7 @@ class Account:
         self._begun = begun
         self._uncompared = uncompared
         self._usage = UsageScanner()
+        self.response_id: ResponseId | None = None
         self._status = 0
         self._streams = False
         self._over = False
@@ -200,6 +212,8 @@ class Account:
         """Body as it is relayed."""
         if self._succeeded:
             self._usage.feed(data)
+            if self.response_id is not None:
+                self.response_id.feed(data)
 
     @property
     def _succeeded(self) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.metrics import Metrics
 from gateway.models import Renderers
-from gateway.peek import Peeked
+from gateway.peek import PROMPT_LOGPROBS, Peeked
 from gateway.prompt import Ids, Kind, Prompt, render
 from gateway.rendering import LATE, NotRendered, RenderPool
 from kvindex.blocks import Namespace, chain
@@ -102,6 +102,7 @@ class Describer:
             prompts=prompt.count,
             max_tokens=_output_limit(peeked),
             stream=peeked.stream,
+            reads_cache=peeked.uncompared != PROMPT_LOGPROBS,
             forwardable=prompt.forwardable,
             no_ids=no_ids,
         )

@@ -1,7 +1,8 @@
 """Choose a worker, account for load. Pure and synchronous; clocks are passed in."""
 
 from router.candidate import Candidate
-from router.decision import Decision, Explanation, Hop, Outcome
+from router.decision import Decision, Hop, Outcome
+from router.explanation import Explanation
 from router.models import ListedModel, ModelName
 from router.policies import POLICIES
 from router.policy import Policy

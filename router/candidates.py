@@ -36,7 +36,8 @@ def weigh(
         places = [p for p in places if p.ranks == (request.rank,)] or places
     sharing: dict[int, tuple[Rendering, list[_Place]]] = {}
     for place in places:
-        if (rendering := place.rendering) is not None:
+        rendering = place.rendering
+        if rendering is not None and request.reads_cache:
             sharing.setdefault(id(rendering), (rendering, []))[1].append(place)
     for rendering, sharers in sharing.values():
         _credit(rendering, sharers, offload_weight)

@@ -16,7 +16,7 @@ from router.ledger import Booking
 from router.meter import Prefill
 from router.pool import WorkerPool
 from router.request import Rendering, Usage
-from router.worker import Worker, WorkerId
+from router.worker import Worker
 
 WORKER_FAULTS = frozenset({"connect", "reset"})
 """Kinds of failure that speak against the worker."""
@@ -25,34 +25,6 @@ NEVER_COMPUTED = frozenset({"connect", "stale", "busy", "status"})
 """Kinds of failure after which the prompt cannot be in the worker's cache."""
 
 BUSY_STATUSES = frozenset({429, 503})
-
-
-class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate as explained: tokens known and in flight, cost in seconds."""
-
-    url: str
-    rank: int
-    held_tokens: int
-    history_tokens: int
-    uncached_tokens: int
-    inflight_tokens: int
-    inflight_requests: int
-    cost_s: float
-    estimate_s: float
-
-
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decision would be, and what was weighed. Nothing is booked.
-
-    `ids_reason` is why token ids would not go along.
-    """
-
-    prompt_tokens: int
-    workers: tuple[ExplainedCandidate, ...]
-    chosen: WorkerId
-    why: str
-    would_forward_ids: bool
-    ids_reason: str | None
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +70,7 @@ class Decision:
         "_on_usage",
         "_pool",
         "_prefill",
+        "_reads_cache",
         "best_hit_tokens",
         "hit_tokens",
         "hops",
@@ -121,13 +94,15 @@ class Decision:
         why: str,
         on_usage: Callable[[Usage], None],
         no_ids: str | None,
+        reads_cache: bool = True,
     ) -> None:
         """`memory` is where its blocks are noted: a History for raw content.
 
         `prefill` is given where its end will be seen.
 
         `on_usage` is called once, with the usage of the finished request. `no_ids` is
-        why its token ids do not go along; None: they do.
+        why its token ids do not go along; None: they do. Unless it `reads_cache`,
+        its end tells nothing of the worker's cache.
         """
         self.hops = (Hop(worker=candidate.worker, rank=candidate.rank),)
         self.rendering: Rendering | None = candidate.rendering
@@ -140,6 +115,7 @@ class Decision:
         self.outcome: Outcome | None = None
         self._booking = booking
         self._prefill = prefill
+        self._reads_cache = reads_cache
         self._pool = pool
         self._on_usage = on_usage
         self._life = Life.decided
@@ -265,5 +241,5 @@ class Decision:
             delivered_blocks=None if delivered is None else delivered // size,
             predicted_blocks=self.hit_tokens // size,
             matchable=len(rendering.matchable()),
-            answered=computed and known_rank,
+            answered=computed and known_rank and self._reads_cache,
         )

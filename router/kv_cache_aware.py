@@ -51,6 +51,16 @@ class KvCacheAware(Policy):
         elif wait is not None and chosen == wait.idle:
             self._regrets.paid(wait.prefix)
 
+    def because(
+        self, request: RouteRequest, candidates: Sequence[Candidate], chosen: int
+    ) -> str:
+        """Why it is the cheapest, or why not."""
+        if chosen == least(candidates, by_cost):
+            return self.reason
+        if request.session and not any(c.hit_tokens for c in candidates):
+            return "its session's home, as none of it is held anywhere"
+        return "one more copy of a prefix that many wait for"
+
 
 def _at_home(session: str, candidates: Sequence[Candidate], best: int) -> int:
     """The session's home, unless it waits there for longer than elsewhere in all."""

@@ -34,6 +34,12 @@ class Policy:
     ) -> None:
         """A request was sent where `choose` said: the time to learn from it."""
 
+    def because(
+        self, request: RouteRequest, candidates: Sequence[Candidate], chosen: int
+    ) -> str:
+        """Why `choose` says so of several candidates, for `explain`."""
+        return self.reason
+
 
 Key = tuple[float, int, int] | int
 

@@ -59,9 +59,11 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     a completion) the longest is the one described. `prompt_tokens` is the size
     where neither is known, estimated by bytes / 4. `exclude` names the URLs of workers
     already tried. `rank` is a data-parallel rank the client chose; where no worker has
-    it, it is the worker's to refuse. `session` names what it belongs to, if the client
-    said. `forwardable` has the profiles whose ids are at hand; `no_ids` says in a word
-    why not more.
+    it, it is the worker's to refuse. Where `reads_cache` is False the worker computes
+    the whole prompt anew, whatever it holds of it. `session` names what it belongs to,
+    if the client said. `worker` is the URL of the only worker that can answer, if there
+    is one. `forwardable` has the profiles whose ids are at hand; `no_ids` says in a
+    word why not more.
     """
 
     model: str | None = None
@@ -74,7 +76,9 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     not_rendered: str | None = None
     exclude: frozenset[str] = frozenset()
     rank: int | None = None
+    reads_cache: bool = True
     session: str | None = None
+    worker: str | None = None
     forwardable: Mapping[str, Forwardable] = {}
     no_ids: str | None = None
 

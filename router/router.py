@@ -10,14 +10,14 @@ from kvindex.history import History
 from kvindex.knowledge import OFFLOAD_WEIGHT, Knowledge
 from router.candidate import Candidate
 from router.candidates import weigh
-from router.decision import Decision, ExplainedCandidate, Explanation
+from router.decision import Decision
+from router.explanation import Explanation, explain, summary
 from router.forwarding import Forwarding
 from router.meter import Prefill
 from router.policy import Policy
 from router.pool import NoCandidate, WorkerPool
 from router.rate import OutputLength
 from router.request import RouteRequest, Usage
-from router.worker import WorkerId
 
 
 class Router:
@@ -75,24 +75,22 @@ class Router:
             why=self._why(chosen, candidates, request),
             on_usage=self._learn,
             no_ids=self._forwarding.against(request, chosen.worker),
+            reads_cache=request.reads_cache,
         )
 
     def explain(self, request: RouteRequest) -> Explanation:
         """What `decide` would choose now, booking nothing. Raise NoCandidate."""
         candidates = self._candidates(request)
-        chosen = candidates[self._policy.choose(request, candidates)]
-        no_ids = self._forwarding.against(request, chosen.worker)
-        return Explanation(
-            prompt_tokens=chosen.prompt_tokens,
-            workers=tuple(_explained(candidate) for candidate in candidates),
-            chosen=WorkerId(url=chosen.worker.url, rank=chosen.rank),
-            why=self._why(chosen, candidates, request),
-            would_forward_ids=no_ids is None,
-            ids_reason=no_ids,
-        )
+        choice = self._policy.choose(request, candidates)
+        no_ids = self._forwarding.against(request, candidates[choice].worker)
+        return explain(request, candidates, choice, self._policy, no_ids=no_ids)
 
     def _candidates(self, request: RouteRequest) -> list[Candidate]:
-        workers = self._pool.candidates(request.model, request.exclude)
+        only = None if request.worker is None else self._pool.get(request.worker)
+        if only is not None and only.url not in request.exclude:
+            workers = [only]
+        else:
+            workers = self._pool.candidates(request.model, request.exclude)
         if not workers:
             tried = "no other worker is left" if request.exclude else "no workers"
             raise NoCandidate(f"{tried} for this request")
@@ -115,13 +113,7 @@ class Router:
         self, chosen: Candidate, candidates: Sequence[Candidate], request: RouteRequest
     ) -> str:
         reason = self._policy.reason if len(candidates) > 1 else "the only candidate"
-        why = (
-            f"{reason}: {chosen.hit_tokens} of {chosen.prompt_tokens} prompt tokens "
-            f"held, {chosen.inflight_tokens} in flight"
-        )
-        if request.not_rendered is None:
-            return why
-        return f"{why} (estimates, not rendered: {request.not_rendered})"
+        return summary(request, chosen, reason)
 
     def _learn(self, usage: Usage) -> None:
         if usage.completion_tokens > 0:
@@ -137,17 +129,3 @@ def _metered(chosen: Candidate, request: RouteRequest) -> Prefill | None:
         return meter.begin()
     meter.unseen(chosen.estimate_s)
     return None
-
-
-def _explained(candidate: Candidate) -> ExplainedCandidate:
-    return ExplainedCandidate(
-        url=candidate.worker.url,
-        rank=candidate.rank,
-        held_tokens=candidate.held_tokens,
-        history_tokens=candidate.history_tokens,
-        uncached_tokens=candidate.uncached_tokens,
-        inflight_tokens=candidate.inflight_tokens,
-        inflight_requests=candidate.inflight_requests,
-        cost_s=candidate.cost_s,
-        estimate_s=candidate.estimate_s,
-    )

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 
+import msgspec
 import pytest
 
 from router import NoCandidate, Router, RouteRequest, Usage
@@ -122,11 +123,30 @@ def test_explain_decides_the_same_and_books_nothing() -> None:
     assert warm.cost_s == pytest.approx(0.03)
     assert warm.estimate_s == pytest.approx(0.02)
     assert cold.cost_s == pytest.approx(0.1)
-    assert explanation.why == (
-        "least prefill cost: 800 of 1000 prompt tokens held, 200 in flight"
-    )
     assert [worker.inflight_requests for worker in fleet.pool.workers] == [0, 1]
-    assert fleet.router.decide(fleet.request(ids)).why == explanation.why
+    decision = fleet.router.decide(fleet.request(ids))
+    assert decision.worker.url == explanation.chosen.url
+    assert explanation.why.startswith(decision.why)
+
+
+def test_what_a_worker_computes_anew_is_not_looked_up() -> None:
+    """A request that does not read the cache is booked whole, where least waits.
+
+    Its end tells nothing of the cache: no event is awaited.
+    """
+    fleet = Fleet(2)
+    ids = prompt(1, 1_000)
+    fleet.store("w2", ids[:800])
+    fleet.worker("w2").ledger(0).book(200, 10, prefill_s=None)
+    request = msgspec.structs.replace(fleet.request(ids), reads_cache=False)
+    decision = fleet.router.decide(request)
+    assert (decision.worker.url, decision.hit_tokens) == ("w1", 0)
+    assert fleet.worker("w1").inflight_tokens == 1_000
+    decision.finished(Usage(prompt_tokens=1_000))
+    fleet.clock += 60.0
+    feed = fleet.worker("w1").knowledge[0].feed
+    feed.tick()
+    assert feed.state == "live"
 
 
 def test_explain_says_what_was_not_rendered() -> None:
