@@ -53,6 +53,8 @@ class EngineBlocks:
         own = self.own.pop(engine_hash, None)
         if own is None:
             own = self.previous.pop(engine_hash)
+        elif not self.own:
+            self.own = {}  # an empty table keeps its size
         return None if _decrement(self.shared, own) else own
 
     @property

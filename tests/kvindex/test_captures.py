@@ -1,5 +1,6 @@
 """Captured streams of a real vLLM: the index they leave, and the hits it predicts."""
 
+import random
 from collections import Counter
 from typing import Any
 
@@ -133,3 +134,58 @@ def test_predicted_hits_equal_reported_ones() -> None:
         assert credit.blocks * SIZE == details.get("cached_tokens", 0), name
         compared += 1
     assert compared == 21
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_capture_with_batches_lost_is_recovered(seed: int) -> None:
+    """With a replay it ends live, complete and equal to brute force."""
+    feed, brute = lossy(seed, can_replay=True)
+    assert (feed.state, feed.complete) == ("live", True)
+    assert feed.counters.missed_batches == 0
+    assert feed.counters.replayed > 0
+    assert feed.index is not None
+    assert feed.owner is not None
+    expected = brute.own_hashes()
+    assert feed.owner.blocks == len(expected)
+    assert all(feed.index.holds(feed.owner, own_hash) for own_hash in expected)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_capture_with_batches_lost_for_good(seed: int) -> None:
+    """Without a replay nothing is credited that is gone, once doubt is over."""
+    feed, brute = lossy(seed, can_replay=False)
+    assert feed.counters.missed_batches > 0
+    assert feed.index is not None
+    assert feed.owner is not None
+    clock = feed._clock
+    assert isinstance(clock, Clock)
+    clock.now += feed.settings.suspect_ttl_s
+    feed.tick()
+    feed.tick()
+    assert feed.state == "live"
+    expected = brute.own_hashes()
+    gone = {brute._hash(*content) for content in brute.content.values()} - expected
+    assert not any(feed.index.holds(feed.owner, own_hash) for own_hash in gone)
+
+
+def lossy(seed: int, *, can_replay: bool) -> tuple[Feed, BruteForce]:
+    """A captured stream of which half of the batches are lost on the way."""
+    feed = Feed(
+        model=MODEL, indexes=Indexes(limit_bytes=1 << 28), key="w", clock=Clock()
+    )
+    feed.can_replay = can_replay
+    brute, rng = BruteForce(), random.Random(seed)
+    batches = list(captured(*W2))
+    for at, (sequence, payload, (_, events, _)) in enumerate(batches):
+        for event in events:
+            brute.apply(event)
+        if at in (0, len(batches) - 1) or rng.random() < 0.5:
+            feed.receive(sequence, payload)
+        while feed.replay_from is not None:
+            start = feed.replay_from
+            feed.replaying(start)
+            for earlier, content, _ in batches[: at + 1]:
+                if earlier >= start:
+                    feed.replayed(earlier, content)
+            feed.replay_ended(True)
+    return feed, brute

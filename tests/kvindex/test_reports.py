@@ -14,8 +14,17 @@ from kvindex.events import EventBatch
 from kvindex.index import Indexes
 from kvindex.pages import indexed_size
 from kvindex.wire.vllm import END_OF_REPLAY, decode_batch, decode_frames, encode_batch
-from tests.kvindex.engine import CLEARED, MODEL, Stream, ids_of, own, removed, stored
-from tests.kvindex.test_knowledge import World, payload
+from tests.kvindex.engine import (
+    CLEARED,
+    MODEL,
+    Stream,
+    ids_of,
+    own,
+    payload,
+    removed,
+    stored,
+)
+from tests.kvindex.test_knowledge import World
 
 
 def test_cleared_cache_is_not_believed_in() -> None:

@@ -115,7 +115,7 @@ def test_calls_from_within_wait_their_turn() -> None:
     """`on_change` may put in more: it is worked off afterwards."""
     stream = Stream(block_size=16)
     feed = stream.feed
-    done = []
+    done: list[int] = []
 
     def again(_: object) -> None:
         if feed.state == "degraded" and not done:
