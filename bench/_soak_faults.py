@@ -110,6 +110,11 @@ def choose(rng: random.Random, worker: SimWorker) -> tuple[str, Play]:
     return rng.choice(list(known.items()))
 
 
+async def calm(client: aiohttp.ClientSession, worker: SimWorker) -> None:
+    """Nothing is wrong with what it sends from now on."""
+    await _post(client, worker, "/sim/faults", {})
+
+
 def at_rest(worker: SimWorker) -> bool:
     """Whether no fault is left to be played."""
     return all(rank.stream.line.at_rest for rank in worker.ranks if rank.stream)

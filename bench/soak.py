@@ -17,7 +17,7 @@ import aiohttp
 import msgspec
 import uvloop
 
-from bench._soak_faults import choose
+from bench._soak_faults import calm, choose
 from bench._soak_fleet import Fleet, kind
 from bench._soak_gateway import WORD
 from bench._soak_report import Report, print_report
@@ -109,6 +109,8 @@ class Soak:
             faults = {task for task in faults if not task.done() or task.result()}
             await asyncio.sleep(self._arguments.every)
         await asyncio.gather(*faults)
+        # Workers with little to do have not sent all yet that was to be spoilt.
+        await asyncio.gather(*(calm(client, each) for each in self._fleet.workers))
         await asyncio.sleep(self._arguments.ttl + CALM_S)
         traffic.stop()
         await clients
