@@ -63,8 +63,8 @@ EPILOG = (
     "While it runs, POST /sim/faults plays other faults (JSON as that of --faults; {} "
     "ends them), POST /sim/restart restarts it in place (fields: "
     f"{', '.join(Restart.__struct_fields__)}), POST /sim/reset empties its caches. "
-    "?rank=N names one rank, but for a restart. GET /sim/cache tells what it really holds, GET "
-    "/sim/faults what was played, GET /sim/stats what it did."
+    "?rank=N names one rank, but for a restart. GET /sim/cache tells what it really "
+    "holds, GET /sim/faults what was played, GET /sim/stats what it did."
 )
 
 _CHOICES: dict[str, tuple[Sequence[str], str]] = {

@@ -1,6 +1,7 @@
 """The way of messages from a publisher to who listens, and what happens on it."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -21,7 +22,8 @@ class Line:
         self._send = send
         self._json = json
         self._held: list[Message] = []
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._late: deque[tuple[float, int, bytes]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
         self.faults = NONE
         self.played: dict[str, int] = {}
 
@@ -30,7 +32,7 @@ class Line:
         """Whether messages pass as they should, and none is under way."""
         faults = msgspec.structs.replace(self.faults, spoil="", spoil_count=1)
         spoils = self.faults.spoil and self.faults.spoil_count
-        return faults == NONE and not (spoils or self._held or self._timers)
+        return faults == NONE and not (spoils or self._held or self._late)
 
     def play(self, faults: Faults) -> None:
         """Play these faults from now on; messages that were held back go out."""
@@ -87,26 +89,33 @@ class Line:
 
     def _deliver(self, sequence: int, payload: bytes) -> None:
         delay_s = self.faults.delay_s
-        if not delay_s and not self._timers:
+        if not delay_s and not self._late:
             self._send(sequence, payload)
             return
-        # Those that are under way stay ahead of what comes later.
-        loop = asyncio.get_running_loop()
-        due = loop.time() + delay_s
-        due = max([due, *(timer.when() for timer in self._timers)])
-        timer = loop.call_at(due, self._arrive, sequence, payload)
-        self._timers.add(timer)
         if delay_s:
             self.count("delay")
+        due = asyncio.get_running_loop().time() + delay_s
+        # Those that are under way stay ahead of what comes later.
+        due = max(due, self._late[-1][0]) if self._late else due
+        self._late.append((due, sequence, payload))
+        if len(self._late) == 1:
+            self._wait()
 
-    def _arrive(self, sequence: int, payload: bytes) -> None:
-        now = asyncio.get_running_loop().time()
-        self._timers = {timer for timer in self._timers if timer.when() > now}
-        self._send(sequence, payload)
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_at(self._late[0][0], self._arrive)
+
+    def _arrive(self) -> None:
+        """The first of the late ones is there, and those as late as it is."""
+        due = self._late[0][0]
+        while self._late and self._late[0][0] <= due:
+            _, sequence, payload = self._late.popleft()
+            self._send(sequence, payload)
+        if self._late:
+            self._wait()
 
     def clear(self) -> None:
         """What is under way never arrives."""
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._late.clear()
         self._held.clear()

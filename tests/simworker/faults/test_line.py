@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import uvloop
 
 from simworker.faults.line import Line
 from simworker.faults.record import Faults
@@ -75,6 +76,26 @@ async def test_delay() -> None:
     assert (arrived, line.at_rest) == ([0, 1], True)
     line.take(2, b"")
     assert arrived == [0, 1, 2]
+
+
+def test_delays_on_the_loop_of_a_server() -> None:
+    """uvloop's timers tell less of themselves than asyncio's."""
+
+    async def late() -> list[int]:
+        arrived: list[int] = []
+        line = Line(lambda number, payload: arrived.append(number), json=False)
+        line.play(Faults(delay_s=0.05))
+        for number in range(3):
+            line.take(number, b"")
+            await asyncio.sleep(0.02)
+        line.play(Faults())
+        line.take(3, b"")
+        line.take(4, b"")
+        await asyncio.sleep(0.15)
+        assert line.at_rest
+        return arrived
+
+    assert uvloop.run(late()) == list(range(5))
 
 
 async def test_clear() -> None:
