@@ -33,6 +33,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """When the client's request came, by the proxy's clock."""
     uncompared: str | None = None
     """Why its predicted hits are not compared with what the worker reports."""
+    stored: bool = False
+    """Whether its answer may be a response that the worker keeps."""
     ids: dict[str, Ids] = {}
     """Token ids that may go along, by the profile of the worker; until answered."""
 

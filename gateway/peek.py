@@ -25,6 +25,9 @@ LONGEST_NUMBER = 32
 SEVERAL_ANSWERS = "several_answers"
 PROMPT_LOGPROBS = "prompt_logprobs"
 
+NAME_LIMIT = 4096
+"""Bytes of a field that names a session or a response."""
+
 _T = TypeVar("_T", str, int)
 _ABSENT = msgspec.Raw(b"")
 
@@ -45,6 +48,16 @@ class _Fields(msgspec.Struct):
     prompt_logprobs: msgspec.Raw = _ABSENT
     echo: msgspec.Raw = _ABSENT
     logprobs: msgspec.Raw = _ABSENT
+    user: msgspec.Raw = _ABSENT
+    session_id: msgspec.Raw = _ABSENT
+    conversation: msgspec.Raw = _ABSENT
+    conversation_params: msgspec.Raw = _ABSENT
+    previous_response_id: msgspec.Raw = _ABSENT
+
+
+class _Named(msgspec.Struct):
+    id: msgspec.Raw = _ABSENT
+    conversation_id: msgspec.Raw = _ABSENT
 
 
 class Peeked(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +65,7 @@ class Peeked(msgspec.Struct, frozen=True, kw_only=True):
 
     Problems: ``empty``, ``not_json``, ``not_object``, ``too_deep``, ``too_complex``.
     `uncompared` says why an answer's cached tokens are not those of a plain look-up.
+    `conversation` is the name of one, whichever field has it.
     """
 
     problem: str | None = None
@@ -65,6 +79,10 @@ class Peeked(msgspec.Struct, frozen=True, kw_only=True):
     max_completion_tokens: int | None = None
     cache_salt: str | None = None
     uncompared: str | None = None
+    user: str | None = None
+    session_id: str | None = None
+    conversation: str | None = None
+    previous_response_id: str | None = None
 
 
 async def peek(body: bytes) -> Peeked:
@@ -107,7 +125,32 @@ def _peeked(fields: _Fields) -> Peeked:
         max_completion_tokens=_value(fields.max_completion_tokens, int),
         cache_salt=_value(fields.cache_salt, str),
         uncompared=_uncompared(fields),
+        user=_name(fields.user),
+        session_id=_name(fields.session_id),
+        conversation=_conversation(fields),
+        previous_response_id=_name(fields.previous_response_id),
     )
+
+
+def _name(raw: msgspec.Raw) -> str | None:
+    """A text that names something; one that is too long names nothing."""
+    return _value(raw, str) if len(memoryview(raw)) <= NAME_LIMIT else None
+
+
+def _conversation(fields: _Fields) -> str | None:
+    """TensorRT-LLM has it in an object, OpenAI in an object or bare."""
+    for raw in (fields.conversation_params, fields.conversation):
+        if not 0 < len(memoryview(raw)) <= NAME_LIMIT:
+            continue
+        try:
+            named = msgspec.json.decode(raw, type=_Named)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            name = _name(raw)
+        else:
+            name = _name(named.conversation_id) or _name(named.id)
+        if name:
+            return name
+    return None
 
 
 def _uncompared(fields: _Fields) -> str | None:

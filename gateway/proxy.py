@@ -151,7 +151,10 @@ class Proxy:
     async def _attempt(self, outgoing: Outgoing, decision: Decision) -> Attempt:
         """Send to the decision's worker; the head of its answer, or what failed."""
         account = self._accounts.open(
-            decision, outgoing.begun, uncompared=outgoing.uncompared
+            decision,
+            outgoing.begun,
+            uncompared=outgoing.uncompared,
+            stored=outgoing.stored,
         )
         try:
             decision.sent()
