@@ -250,5 +250,5 @@ class ReplayMachine(FaultMachine):
 TestVllm = FaultMachine.TestCase
 TestTrtllm = TrtllmMachine.TestCase
 TestReplay = ReplayMachine.TestCase
-TestVllm.settings = settings(max_examples=60, stateful_step_count=30)
+TestVllm.settings = settings(max_examples=40, stateful_step_count=30)
 TestTrtllm.settings = TestReplay.settings = TestVllm.settings
