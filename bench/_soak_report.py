@@ -85,7 +85,8 @@ def _print_worst(report: Report) -> None:
     told = [
         request
         for request in report.settled
-        if request.delivered is not None and report.windows.holds(request) is None
+        if request.delivered not in (None, request.predicted)
+        and report.windows.holds(request) is None
     ]
     told.sort(key=lambda request: -abs(request.predicted - (request.delivered or 0)))
     for request in told[:WORST]:

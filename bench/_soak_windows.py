@@ -96,7 +96,9 @@ def wrong_claims(
     """Whether the index believes a complete feed's worker to hold more than it does."""
     (told,) = [each for each in page["workers"] if each["url"] == worker.url]
     feeds = [feed for feed in told["feeds"] if feed["rank"] == owner["rank"]]
-    if not feeds or not feeds[0]["complete"]:
+    # Larger blocks than the worker's share some of its tokens.
+    coarse = told["block_size"] != worker.ranks.block_size
+    if not feeds or not feeds[0]["complete"] or coarse:
         return []
     holdings = worker.ranks[owner["rank"]].cache.holdings()
     held = sum(each.content.size for each in holdings)
