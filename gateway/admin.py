@@ -1,4 +1,4 @@
-"""What the gateway says of itself: readiness, models, workers, index, explain.
+"""What the gateway says of itself: readiness, models, workers, index.
 
 Read-only: nothing here sends a request or changes a state.
 """
@@ -7,18 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from gateway import knowledge_pages
 from gateway.account import Accounts
 from gateway.comparison import Comparison
-from gateway.errors import NoWorker
 from gateway.monitor import Monitor
 from kvindex.index import Indexes
 from router.forwarding import Blocker, Forwarding, Proof, When
-from router.pool import NoCandidate, WorkerPool
-from router.request import RouteRequest
-from router.router import Router
+from router.pool import WorkerPool
 from router.worker import Worker, WorkerState
 
 OWN_LEDGER = "own requests"
@@ -33,7 +28,6 @@ class Admin:
         *,
         pool: WorkerPool,
         indexes: Indexes,
-        router: Router,
         monitor: Monitor,
         accounts: Accounts,
         forwarding: Forwarding,
@@ -43,7 +37,6 @@ class Admin:
         self._clock = clock
         self._pool = pool
         self._indexes = indexes
-        self._router = router
         self._monitor = monitor
         self._accounts = accounts
         self._forwarding = forwarding
@@ -115,18 +108,6 @@ class Admin:
             "limit_bytes": self._indexes.memory.limit_bytes,
             "refused": sum(index.refused for index in indexes),
             "owners": owners,
-        }
-
-    def explain(self, request: RouteRequest) -> dict[str, Any]:
-        """`POST /gateway/explain`: what would be chosen, and why; nothing is sent."""
-        try:
-            explanation = msgspec.to_builtins(self._router.explain(request))
-        except NoCandidate as error:
-            raise NoWorker(str(error)) from None
-        return {
-            "rendered": request.not_rendered is None,
-            "reason": request.not_rendered,
-            **explanation,
         }
 
 

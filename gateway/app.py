@@ -19,6 +19,7 @@ from gateway.config import Config, worker_specs
 from gateway.describe import Describer
 from gateway.encoder_counters import encoder_counters
 from gateway.exchange import Timeouts
+from gateway.explain_page import ExplainPage
 from gateway.fingerprints import Fingerprints
 from gateway.gauges import Gauges
 from gateway.guard import Guard
@@ -102,11 +103,11 @@ class Gateway:
         self.admin = Admin(
             pool=self.pool,
             indexes=self.indexes,
-            router=self.router,
             monitor=self.monitor,
             accounts=self.accounts,
             forwarding=self.forwarding,
         )
+        self.explain_page = ExplainPage(self.router, self.pool, self.renderers)
         self._render_pool, self._threads = _render_threads(config, self.metrics)
         self._probe_threads = Threads(threads=1, queue=4096, deadline=PROBE_DEADLINE_S)
         prover = Prover(config, self.renderers, self._probe_threads, self.fingerprints)
@@ -205,8 +206,10 @@ class Gateway:
             describer=describer,
             proxy=proxy,
             admin=self.admin,
+            explain_page=self.explain_page,
             server_info=self._server_info,
             metrics=self.metrics,
+            responses=self.accounts.responses,
         )
         # Bodies have their own limit (gateway.body); aiohttp's would cut them first.
         app = web.Application(client_max_size=0)

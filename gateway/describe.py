@@ -46,6 +46,8 @@ class Described(msgspec.Struct, frozen=True):
     ids: dict[str, Ids] = {}
     uncompared: str | None = None
     """Why its predicted hits are not compared with what the worker reports."""
+    rendered: Rendered | None = None
+    """The prompt, only where it is to be explained: it may be large."""
 
 
 class Describer:
@@ -107,7 +109,8 @@ class Describer:
             no_ids=no_ids,
         )
         several = SEVERAL_PROMPTS if prompt.count > 1 else None
-        return Described(route, prompt.ids, peeked.uncompared or several)
+        rendered = None if counted else prompt.rendered
+        return Described(route, prompt.ids, peeked.uncompared or several, rendered)
 
     def unrendered(self, size: int, peeked: Peeked, reason: str) -> RouteRequest:
         """Describe a body of `size` bytes by its raw content, if it shows any."""

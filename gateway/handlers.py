@@ -20,6 +20,7 @@ from gateway.describe import (
     kind_of,
 )
 from gateway.errors import BadRequest, NotFound
+from gateway.explain_page import ExplainPage
 from gateway.guard import Guard
 from gateway.headers import target
 from gateway.metrics import CONTENT_TYPE, Metrics
@@ -27,6 +28,8 @@ from gateway.outgoing import Outgoing
 from gateway.peek import Peeked, peek
 from gateway.prompt import Kind
 from gateway.proxy import Proxy
+from gateway.session import session_of
+from gateway.stored_responses import StoredResponses, named_in
 from router.request import RouteRequest
 
 CHAT = "chat_completions"
@@ -53,16 +56,20 @@ class Handlers:
         describer: Describer,
         proxy: Proxy,
         admin: Admin,
+        explain_page: ExplainPage,
         server_info: Callable[[], Mapping[str, Any]],
         metrics: Metrics,
+        responses: StoredResponses,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._describer = describer
         self._proxy = proxy
         self._admin = admin
+        self._explain_page = explain_page
         self._server_info = server_info
         self._metrics = metrics
+        self._stored = responses
         self._clock = clock
 
     def add_to(self, guard: Guard) -> None:
@@ -113,6 +120,7 @@ class Handlers:
             _outgoing(request, identity, endpoint, body, len(body), begun),
             uncompared=described.uncompared,
             ids=described.ids,
+            stored=endpoint == RESPONSES,
         )
         return await self._forward(request, outgoing, described.route)
 
@@ -128,11 +136,27 @@ class Handlers:
     ) -> Described:
         if "Content-Encoding" in request.headers:
             # The worker's to read; it is not decompressed here.
-            described = self._describer.unrendered(len(body), Peeked(), ENCODED_BODY)
-            return Described(described)
+            peeked = Peeked()
+            route = self._describer.unrendered(len(body), peeked, ENCODED_BODY)
+            return Described(self._addressed(request, peeked, route))
         editable = not any(name in request.headers for name in SIGNATURES)
-        return await self._describer.describe(
-            body, await peek(body), kind, editable=editable
+        peeked = await peek(body)
+        described = await self._describer.describe(
+            body, peeked, kind, editable=editable
+        )
+        route = self._addressed(request, peeked, described.route)
+        return msgspec.structs.replace(described, route=route)
+
+    def _addressed(
+        self, request: web.Request, peeked: Peeked, route: RouteRequest
+    ) -> RouteRequest:
+        """The same request, with its session, and the worker it has to go to."""
+        previous = (peeked.previous_response_id or "").encode("utf-8", "replace")
+        named = named_in(target(request.raw_path)) or previous
+        return msgspec.structs.replace(
+            route,
+            session=session_of(request.raw_headers, peeked),
+            worker=self._stored.maker(named) if named else None,
         )
 
     async def _other(self, request: web.Request, identity: bytes) -> web.StreamResponse:
@@ -153,6 +177,7 @@ class Handlers:
             outgoing = _outgoing(request, identity, OTHER, stream, length, begun)
         outgoing = msgspec.structs.replace(outgoing, uncompared=peeked.uncompared)
         route = self._describer.unrendered(outgoing.length or 0, peeked, OTHER_ENDPOINT)
+        route = self._addressed(request, peeked, route)
         return await self._forward(request, outgoing, route)
 
     async def _models(
@@ -202,7 +227,9 @@ class Handlers:
         if kind is None:
             raise BadRequest("the body has neither messages nor a prompt nor input")
         described = await self._describer.describe(body, peeked, kind, counted=False)
-        return answers.json(self._admin.explain(described.route), identity)
+        route = self._addressed(request, peeked, described.route)
+        page = self._explain_page.explain(route, described.rendered)
+        return answers.json(page, identity)
 
     def _check_admin(self, request: web.Request) -> None:
         peername = request.transport and request.transport.get_extra_info("peername")

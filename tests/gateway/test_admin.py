@@ -95,7 +95,7 @@ def test_pages_are_json(gateway: Gateway) -> None:
         gateway.admin.workers(),
         gateway.admin.index(),
         gateway.admin.models(),
-        gateway.admin.explain(RouteRequest()),
+        gateway.explain_page.explain(RouteRequest()),
     ):
         assert msgspec.json.decode(msgspec.json.encode(page))
     first, _ = gateway.admin.workers()["workers"]
@@ -107,7 +107,7 @@ def test_explain_without_workers(gateway: Gateway) -> None:
     for url in URLS:
         gateway.pool.remove(url)
     with pytest.raises(NoWorker):
-        gateway.admin.explain(RouteRequest())
+        gateway.explain_page.explain(RouteRequest())
 
 
 def test_times_in_a_state_are_durations(gateway: Gateway) -> None:
@@ -137,9 +137,7 @@ def test_ranks_that_come_and_go(gateway: Gateway) -> None:
     unanswered = msgspec.structs.replace(told, sources=None)
     gateway.monitor._write_down(worker, unanswered)
     assert list(worker.ranks) == [0, 1]
-    gateway.monitor._write_down(
-        worker, msgspec.structs.replace(told, sources={})
-    )
+    gateway.monitor._write_down(worker, msgspec.structs.replace(told, sources={}))
     assert list(worker.ranks) == [0]
     first, _ = gateway.admin.workers()["workers"]
     assert [(f["rank"], f["state"]) for f in first["feeds"]] == [(0, "estimated")]
