@@ -252,3 +252,31 @@ def test_extra_keys_without_end_are_rejected() -> None:
     assert stream.feed.counters.rejected == {"extra_keys": 1}
     assert (stream.owner.blocks, stream.held(1, 3), stream.held(1, 2)) == (2, 2, 1)
     assert not stream.feed.complete
+
+
+def test_a_store_in_one_medium_says_nothing_of_another() -> None:
+    """After a gap the GPU copy is told again and then removed: that of the host is
+    still in doubt, and goes when doubt has lasted."""
+    stream = Stream()
+    stream.send(stored(1), stored(1, medium="CPU"))
+    stream.lose()
+    stream.send(stored(1))
+    assert stream.owner.suspect_blocks == 0
+    stream.send(removed(1))
+    assert (stream.held(1), stream.owner.suspect_blocks) == (1, 1)
+    stream.clock.now += stream.feed.settings.suspect_ttl_s
+    stream.feed.tick()
+    stream.feed.tick()
+    assert (stream.held(1), stream.feed.state) == (0, "live")
+
+
+def test_doubt_ends_for_the_medium_that_was_told() -> None:
+    """The other one is believed no more, wherever the block is now."""
+    stream = Stream()
+    stream.send(stored(1), stored(1, medium="CPU"))
+    stream.lose()
+    stream.send(stored(1))
+    stream.feed.tick()
+    assert (stream.held(1), stream.feed.state) == (1, "live")
+    stream.send(removed(1))
+    assert stream.held(1) == 0

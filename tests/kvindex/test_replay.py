@@ -60,17 +60,6 @@ def test_a_gap_is_mended_by_one_replay() -> None:
     assert (stream.owner.suspect_blocks, feed.last_sequence) == (0, 4)
 
 
-def test_gap_without_a_replay_source_is_counted_and_doubted() -> None:
-    """Two batches missed, what was held is in doubt."""
-    stream = Stream(block_size=16)
-    stream.send(stored(1))
-    stream.lose(2)
-    stream.send(stored(2))
-    feed = stream.feed
-    assert (feed.state, feed.counters.missed_batches) == ("degraded", 2)
-    assert feed.replay_from is None
-
-
 def test_recovered_batches_ahead_of_the_live_socket_cause_one_recovery() -> None:
     """The replay runs to 140 while the live socket is at 101: those 40 are known."""
     stream = Recovering()

@@ -1,12 +1,9 @@
 """TensorRT-LLM's JSON: drains taken apart, events of every release, and broken ones."""
 
 import json
-from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kvindex.blocks import pack_ids, unpack_ids
 from kvindex.events import (
@@ -256,61 +253,3 @@ def test_ids_survive() -> None:
     found = only(event(stored(block(1, 0, 2**32 - 1))))
     assert isinstance(found, BlockStored)
     assert unpack_ids(found.token_ids) == [0, 2**32 - 1]
-
-
-ANY = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner)
-    ),
-    max_leaves=8,
-)
-DATA = st.sampled_from(
-    [
-        CHAIN,
-        {"type": "removed", "block_hashes": [1]},
-        {"type": "updated", "block_hash": 1, "cache_level": None},
-        {"type": "created", "num_blocks_per_cache_level": [1]},
-    ]
-)
-FIELDS = (
-    "parent_hash",
-    "blocks",
-    "block_hashes",
-    "block_hash",
-    "cache_level",
-    "num_blocks_per_cache_level",
-)
-
-
-@given(DATA, st.dictionaries(st.sampled_from(FIELDS), ANY), ANY)
-def test_arbitrary_fields(
-    data: dict[str, Any], fields: dict[str, Any], any_: Any
-) -> None:
-    """Any value in any field: events, or one reason."""
-    batch = decode_event(event(data | fields, layer_group_id=any_))
-    assert len(batch.undecodable) <= 1
-    assert not (batch.events and batch.undecodable)
-
-
-@given(ANY)
-def test_arbitrary_bodies(value: Any) -> None:
-    """Whatever JSON there is in place of a list of events."""
-    drain = split_drain(json.dumps(value).encode())
-    assert not drain.events or isinstance(value, list)
-
-
-@given(st.integers(0, 800), st.integers(0, 255))
-def test_flipped_bytes(position: int, value: int) -> None:
-    """A drain with one wrong byte is read in part, or not at all."""
-    body = bytearray(b"[" + event(CHAIN) + b"," + event(CHAIN) + b"]")
-    body[position % len(body)] = value
-    for raw in split_drain(bytes(body)).events:
-        try:
-            decode_event(raw.payload)
-        except UndecodableBatch:
-            continue
