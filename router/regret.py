@@ -66,7 +66,7 @@ class Regrets:
         """A request was sent to make a copy."""
         known = self._waited.get(prefix, _NEVER)
         factor = max(LEAST_FACTOR, known.factor / 2)
-        self._note(prefix, _Waited(0.0, factor, known.at))
+        self._note(prefix, _Waited(0.0, factor, _NEVER.at))
 
     def _note(self, prefix: int, waited: _Waited) -> None:
         self._waited[prefix] = waited
