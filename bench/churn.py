@@ -5,6 +5,7 @@ it should be that of the round before. Memory that blocks take must come back.
 """
 
 import argparse
+import gc
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -59,17 +60,18 @@ class Churn:
 
     def round(self, blocks: int) -> None:
         """Store so many blocks, then remove them all, deepest first."""
-        prefixes = [self._store() for _ in range(blocks // LONG)]
-        for names in prefixes:
-            self._send(BlockRemoved(hashes=names[::-1], medium="GPU"))
+        seeds = [self._store() for _ in range(blocks // LONG)]
+        for seed in seeds:  # names kept here would be taken for the index's memory
+            self._send(BlockRemoved(hashes=_names(seed)[::-1], medium="GPU"))
         self._sweep()
 
-    def _store(self) -> tuple[int, ...]:
-        names = tuple(self._rng.getrandbits(64) for _ in range(LONG))
+    def _store(self) -> int:
+        seed = self._rng.getrandbits(64)
+        names = _names(seed)
         ids = pack_ids(self._rng.randrange(1 << 17) for _ in range(LONG * BLOCK))
         event = BlockStored(hashes=names, token_ids=ids, block_size=BLOCK, medium="GPU")
         self._send(event)
-        return names
+        return seed
 
     def _send(self, event: BlockStored | BlockRemoved) -> None:
         batch = EventBatch(timestamp=0.0, events=(event,), rank=0)
@@ -90,7 +92,10 @@ class Churn:
         return longest
 
     def clearing(self, blocks: int) -> None:
-        """Clear an owner of so many blocks, then retire one, and time each step."""
+        """Clear an owner of so many blocks, then retire one, and time each step.
+
+        Objects are frozen for the collector, as in the gateway.
+        """
         for what, act in (
             ("clear", lambda: self._feed.restarted("bench")),
             ("retire", self._feed.retire),
@@ -98,9 +103,16 @@ class Churn:
             self._next = 0
             for _ in range(blocks // LONG):
                 self._store()
+            gc.collect()
+            gc.freeze()
             longest = max(cpu_ms(act), cpu_ms(lambda: self._feed.work(SLICE)))
             longest = max(longest, self._sweep())
             print(f"{what:6} {blocks} blocks: longest step {longest:.2f} ms of CPU")
+
+
+def _names(seed: int) -> tuple[int, ...]:
+    rng = random.Random(seed)
+    return tuple(rng.getrandbits(64) for _ in range(LONG))
 
 
 def cpu_ms(call: Callable[[], object]) -> float:
