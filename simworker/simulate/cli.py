@@ -1,12 +1,14 @@
 """`kv-gateway simulate`: one JSON line per policy, and a table of them all."""
 
 import argparse
+import logging
 import sys
+import time
 from collections.abc import Sequence
 
 import msgspec
 
-from simworker.simulate.options import add_arguments, from_args
+from simworker.simulate.options import BadOptions, add_arguments, from_args
 from simworker.simulate.prompts import BlockCutter
 from simworker.simulate.replay import Outcome, Replay, hit_ceiling, workload
 from simworker.simulate.workload import BadWorkload
@@ -28,17 +30,21 @@ COLUMNS = (
 
 def run(args: argparse.Namespace) -> int:
     """Replay the workload by each policy asked for; the exit status."""
-    options = from_args(args)
+    logging.basicConfig(level=logging.ERROR)  # what a gateway would log is no news
     try:
+        options = from_args(args)
         asked = workload(options)
-    except BadWorkload as error:
+    except (BadOptions, BadWorkload) as error:
         sys.stderr.write(f"kv-gateway simulate: {error}\n")
         return 2
     cutter = BlockCutter(options.block_size)
     best = hit_ceiling(asked, cutter)
     outcomes = []
     for policy in options.policies:
+        begun = time.monotonic()
         outcome = Replay(options, asked, policy, cutter).run(best)
+        took_s = time.monotonic() - begun
+        sys.stderr.write(f"{policy}: {len(asked)} requests in {took_s:.1f} s\n")
         sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
         sys.stdout.flush()
         outcomes.append(outcome)

@@ -15,6 +15,10 @@ FORMATS = ("mooncake", "azure")
 SYNTHETIC_PREFIX = "synthetic:"
 
 
+class BadOptions(ValueError):
+    """Options that do not go together; the text says which."""
+
+
 class SimulateOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is replayed on which fleet. Sizes in tokens, times in seconds."""
 
@@ -31,6 +35,17 @@ class SimulateOptions(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[Fault, ...] = ()
     seed: int = 0
     limit: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise BadOptions."""
+        for fault in self.faults:
+            if fault.worker >= self.workers:
+                raise BadOptions(
+                    f"--fault names worker {fault.worker}, but the {self.workers} are "
+                    f"counted from 0"
+                )
+        if self.synthetic is not None and self.trace is not None:
+            raise BadOptions("--trace FILE needs --format mooncake or azure")
 
     @property
     def synthetic(self) -> str | None:

@@ -5,9 +5,11 @@ end: equal paths, equal beginnings. Blocks are cut from the segments' lengths al
 replaying a million tokens needs none of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import msgspec
+
+from kvindex.blocks import matchable_blocks
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -77,14 +79,17 @@ class BlockCutter:
         return [(segment.path + number * _GOLDEN) & _MASK for number in numbers]
 
 
-def ceiling(prompts: Sequence[Prompt], cutter: BlockCutter) -> int:
-    """Tokens of the prompts, in this order, that one endless cache would have had."""
+def ceiling(asked: Iterable[tuple[Prompt, Prompt]], cutter: BlockCutter) -> int:
+    """Prompt tokens that one endless cache would have had, requests in this order.
+
+    Each is a prompt, and the prompt with what of its answer is cached.
+    """
     seen: set[int] = set()
     hits = 0
-    for prompt in prompts:
+    for prompt, whole in asked:
         blocks = cutter.blocks(prompt)
-        limit = min(len(blocks), max(0, length(prompt) - 1) // cutter.block_size)
+        limit = matchable_blocks(length(prompt), cutter.block_size)
         held = next((n for n in range(limit) if blocks[n] not in seen), limit)
         hits += held * cutter.block_size
-        seen.update(blocks)
+        seen.update(cutter.blocks(whole))
     return hits

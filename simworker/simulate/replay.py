@@ -12,12 +12,12 @@ from router.policy import Policy
 from router.pool import NoCandidate
 from router.request import Rendering, RouteRequest, Usage
 from simworker.simulate.fleet import MODEL, PROFILE, TICK_S, Fleet
-from simworker.simulate.options import SimulateOptions
-from simworker.simulate.prompts import BlockCutter, ceiling, extended, length
+from simworker.simulate.options import BadOptions, SimulateOptions
+from simworker.simulate.prompts import BlockCutter, Prompt, ceiling, extended, length
 from simworker.simulate.synthetic import SYNTHETIC
 from simworker.simulate.timeline import Timeline
 from simworker.simulate.worker import VirtualRequest
-from simworker.simulate.workload import Asked, BadWorkload, azure, mooncake, scaled
+from simworker.simulate.workload import Asked, azure, mooncake, scaled
 
 READERS = {"mooncake": mooncake, "azure": azure}
 Policies = Mapping[str, type[Policy]]
@@ -48,10 +48,10 @@ def workload(options: SimulateOptions) -> list[Asked]:
     """The requests to replay; raises BadWorkload."""
     if options.synthetic is not None:
         asked = SYNTHETIC[options.synthetic](random.Random(options.seed))
-    elif options.trace is None:
-        raise BadWorkload(f"--format {options.format} needs --trace FILE")
-    else:
+    elif options.trace is not None:
         asked = READERS[options.format](options.trace)
+    else:
+        raise BadOptions(f"--format {options.format} needs --trace FILE")
     return scaled(asked[: options.limit], options.arrival_scale)
 
 
@@ -118,6 +118,7 @@ class Replay:
             renderings={(PROFILE, self._options.block_size): rendering},
             prompt_tokens=tokens,
             stream=True,
+            session=asked.session,
         )
         begun = self._cpu_clock()
         try:
@@ -140,9 +141,6 @@ class Replay:
         arrived: float,
     ) -> VirtualRequest:
         asked = self._asked[number]
-        answer = asked.answer if asked.answer is not None else -1 - number
-        # The last token of an answer is never computed: it fills no block.
-        whole = extended(asked.prompt, answer, asked.output_tokens - 1)
 
         def first_token() -> None:
             decision.answered(200)
@@ -171,7 +169,7 @@ class Replay:
             prompt_tokens=tokens,
             output_tokens=asked.output_tokens,
             blocks=blocks,
-            all_blocks=self._cutter.blocks(whole),
+            all_blocks=self._cutter.blocks(_whole(asked, number)),
             matchable=len(rendering.matchable()),
             on_first_token=first_token,
             on_end=ended,
@@ -212,5 +210,12 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 def hit_ceiling(asked: Sequence[Asked], cutter: BlockCutter) -> float:
     """The hit rate of one endless cache, requests in the order they are listed."""
-    prompts = [request.prompt for request in asked]
-    return ceiling(prompts, cutter) / max(1, sum(map(length, prompts)))
+    pairs = ((r.prompt, _whole(r, number)) for number, r in enumerate(asked))
+    total = sum(length(request.prompt) for request in asked)
+    return ceiling(pairs, cutter) / max(1, total)
+
+
+def _whole(asked: Asked, number: int) -> Prompt:
+    """A request's prompt with its answer, but for the last token: it is not computed."""
+    answer = asked.answer if asked.answer is not None else -1 - number
+    return extended(asked.prompt, answer, asked.output_tokens - 1)

@@ -74,9 +74,12 @@ class _Chats:
         at: float = 0.0,
         follows: int | None = None,
         gap_s: float = 0.0,
+        session: str | None = None,
     ) -> tuple[int, Prompt]:
         """Add a request; its place, and its prompt with the answer."""
         answer = self.name()
+        if follows is not None:
+            session = self.asked[follows].session
         place = len(self.asked)
         self.asked.append(
             Asked(
@@ -86,6 +89,7 @@ class _Chats:
                 follows=follows,
                 gap_s=gap_s,
                 answer=answer,
+                session=session,
             )
         )
         return place, extended(prompt, answer, output_tokens)
@@ -115,7 +119,8 @@ def _converse(
     output: int = 300,
 ) -> None:
     rng = chats.rng
-    place, prompt = chats.ask(prompt, _tokens(rng, output), at=at)
+    session = f"chat {chats.name()}"
+    place, prompt = chats.ask(prompt, _tokens(rng, output), at=at, session=session)
     for _ in range(turns - 1):
         prompt = chats.more(prompt, _tokens(rng, growth))
         pause = rng.expovariate(1 / gap)
@@ -135,7 +140,9 @@ def agents(rng: random.Random) -> list[Asked]:
     for at in itertools.islice(_poisson(rng, 0.5, math.inf), 160):
         system = extended((), rng.randrange(4), 3_000)
         prompt = chats.more(system, _tokens(rng, 17_000, 0.8))
-        place, prompt = chats.ask(prompt, _tokens(rng, 500), at=at)
+        place, prompt = chats.ask(
+            prompt, _tokens(rng, 500), at=at, session=f"agent {chats.name()}"
+        )
         for _ in range(_tokens(rng, 20, 0.6)):
             pause = rng.expovariate(1 / 13.0)
             if rng.random() < 0.05:

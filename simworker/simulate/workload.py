@@ -9,8 +9,11 @@ import msgspec
 
 from simworker.simulate.prompts import Prompt, Segment, mixed
 
+LONGEST = 10_000_000
+"""Tokens of a prompt or an answer: a larger number is a mistake in a file."""
 MOONCAKE_BLOCK = 512
 """Tokens that one of Mooncake's hash ids stands for."""
+AZURE_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 
 class BadWorkload(ValueError):
@@ -22,6 +25,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `answer` names what the answer adds to the prompt, where a later one goes on with
     it; None: what nobody asks for again. `follows` is the request's place in the list.
+    `session` is what the client would say it belongs to.
     """
 
     prompt: Prompt
@@ -30,6 +34,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     follows: int | None = None
     gap_s: float = 0.0
     answer: int | None = None
+    session: str | None = None
 
 
 class _Mooncake(msgspec.Struct):
@@ -46,19 +51,20 @@ def mooncake(path: Path) -> list[Asked]:
     """
     decoder = msgspec.json.Decoder(_Mooncake)
     asked = []
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in _lines(path):
         try:
             row = decoder.decode(line)
-        except msgspec.DecodeError as error:
+            blocks = -(-row.input_length // MOONCAKE_BLOCK)
+            if row.input_length < 1 or len(row.hash_ids) != blocks:
+                raise ValueError("not one hash id per 512 tokens")
+            output_tokens = _count(row.output_length)
+        except ValueError as error:
             raise BadWorkload(f"{path}, line {number}: {error}") from None
-        blocks = -(-row.input_length // MOONCAKE_BLOCK)
-        if row.input_length < 1 or len(row.hash_ids) != blocks:
-            raise BadWorkload(f"{path}, line {number}: not one hash id per 512 tokens")
         asked.append(
             Asked(
                 at=row.timestamp / 1000,
                 prompt=tuple(_mooncake_segments(row)),
-                output_tokens=max(1, row.output_length),
+                output_tokens=output_tokens,
             )
         )
     return _begun_at_zero(asked, path)
@@ -74,18 +80,52 @@ def _mooncake_segments(row: _Mooncake) -> Iterator[Segment]:
 def azure(path: Path) -> list[Asked]:
     """An Azure LLM inference trace: CSV of times and lengths; no prompt like another.
 
-    Columns TIMESTAMP, ContextTokens, GeneratedTokens. Raises BadWorkload.
+    Its columns are `AZURE_COLUMNS`, and others. Raises BadWorkload.
     """
     asked = []
-    for number, row in enumerate(csv.DictReader(_text(path)), 2):
+    lines = _lines(path)
+    _, heads = next(lines, (0, b""))
+    columns = _cells(heads)
+    for number, line in lines:
+        row = dict(zip(columns, _cells(line), strict=False))
         try:
-            at = datetime.datetime.fromisoformat(row["TIMESTAMP"]).timestamp()
-            tokens, output = int(row["ContextTokens"]), int(row["GeneratedTokens"])
-        except (KeyError, TypeError, ValueError) as error:
+            at, tokens, output = (_cell(row, name) for name in AZURE_COLUMNS)
+            request = Asked(
+                at=_seconds(at),
+                prompt=(Segment(mixed(number), _count(tokens)),),
+                output_tokens=_count(output),
+            )
+        except ValueError as error:
             raise BadWorkload(f"{path}, line {number}: {error}") from None
-        prompt = (Segment(mixed(number), max(1, tokens)),)
-        asked.append(Asked(at=at, prompt=prompt, output_tokens=max(1, output)))
+        asked.append(request)
     return _begun_at_zero(asked, path)
+
+
+def _cells(line: bytes) -> list[str]:
+    text = line.decode("utf-8-sig", "replace").strip()
+    return [cell.strip() for cell in next(csv.reader([text], strict=False), [])]
+
+
+def _cell(row: dict[str, str], name: str) -> str:
+    if name not in row:
+        raise ValueError(f"there is no {name}")
+    return row[name]
+
+
+def _seconds(text: str) -> float:
+    """A time without a zone is UTC: only differences count."""
+    when = datetime.datetime.fromisoformat(text)
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=datetime.UTC)
+    return when.timestamp()
+
+
+def _count(value: int | str) -> int:
+    """A number of tokens, at least one."""
+    count = int(value)
+    if count > LONGEST:
+        raise ValueError(f"{value} tokens are too many")
+    return max(1, count)
 
 
 def _begun_at_zero(asked: list[Asked], path: Path) -> list[Asked]:
@@ -96,17 +136,15 @@ def _begun_at_zero(asked: list[Asked], path: Path) -> list[Asked]:
     return [msgspec.structs.replace(r, at=r.at - begun) for r in ordered]
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines that say something, and their numbers from 1."""
     try:
         with path.open("rb") as file:
-            yield from (line for line in file if line.strip())
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, line
     except OSError as error:
         raise BadWorkload(f"{path}: {error.strerror}") from None
-
-
-def _text(path: Path) -> Iterator[str]:
-    for line in _lines(path):
-        yield line.decode("utf-8-sig", "replace")
 
 
 def scaled(asked: Iterable[Asked], factor: float) -> list[Asked]:
