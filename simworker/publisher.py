@@ -180,6 +180,7 @@ class Publisher:
 
     def close(self) -> None:
         """Close without waiting for anything."""
+        self._replay.close()
         if self._socket is not None:
             self._socket.close(linger=0)
         if self._context is not None:

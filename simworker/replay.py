@@ -29,6 +29,7 @@ class Replay:
         self._line = line
         self._legacy = legacy
         self._buffer: deque[tuple[int, bytes]] = deque(maxlen=buffer_batches)
+        self._router: zmq.asyncio.Socket | None = None
         self._task: asyncio.Task[None] | None = None
 
     def keep(self, sequence: int, payload: bytes) -> None:
@@ -41,6 +42,7 @@ class Replay:
 
     def start(self, router: zmq.asyncio.Socket) -> None:
         """Answer on `router`, which is closed at the end."""
+        self._router = router
         self._task = asyncio.get_running_loop().create_task(self._serve(router))
 
     async def stop(self) -> None:
@@ -50,17 +52,24 @@ class Replay:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
             self._task = None
+        self.close()
+
+    def close(self) -> None:
+        """Close the socket; a task that has not begun cannot."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        if self._router is not None:
+            self._router.close(linger=0)
+            self._router = None
 
     async def _serve(self, router: zmq.asyncio.Socket) -> None:
-        try:
-            while True:
-                frames = await router.recv_multipart()
-                if len(frames) != 3 or frames[1] or len(frames[2]) != 8:
-                    log.warning("ignored a replay request of %d frames", len(frames))
-                    continue
-                await self._answer(router, frames[0], int.from_bytes(frames[2]))
-        finally:
-            router.close(linger=0)
+        while True:
+            frames = await router.recv_multipart()
+            if len(frames) != 3 or frames[1] or len(frames[2]) != 8:
+                log.warning("ignored a replay request of %d frames", len(frames))
+                continue
+            await self._answer(router, frames[0], int.from_bytes(frames[2]))
 
     async def _answer(
         self, router: zmq.asyncio.Socket, client: bytes, first: int

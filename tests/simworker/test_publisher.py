@@ -232,3 +232,13 @@ async def answered(context: zmq.asyncio.Context, endpoint: str) -> list[int]:
             frames = await socket.recv_multipart()
             numbers.append(decode_frames(frames[1:])[1])
     return numbers
+
+
+async def test_an_end_at_once() -> None:
+    """Stopped before it could serve a replay, a publisher closes all it opened."""
+    publisher = Publisher(PublisherOptions(replay_port=0))
+    publisher.start()
+    await publisher.stop()
+    publisher.start()
+    publisher.close()
+    assert publisher.next_sequence == 0
