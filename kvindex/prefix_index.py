@@ -5,10 +5,10 @@ own in the bitset of each block: *gpu*, *other* (any other medium), and only whi
 feed is in doubt *fresh*.
 
 - Match: block hashes are chained and engines free leaves before parents, so what an
-  owner holds on GPU is prefix-closed. Probe the middle block, split the owners into
-  those that hold it and those that do not, go on in both halves: about 11 probes per
-  distinct length. From there on walk block by block while either medium holds it. A
-  sampled match walks the GPU part as well and counts holes.
+  owner holds on GPU is prefix-closed. Of those that hold block 0, probe the middle
+  block, split the owners into those that hold it and those that do not, go on in both
+  halves: about 11 probes per distinct length. From there on walk block by block while
+  either medium holds it. A sampled match walks the GPU part, too, and counts holes.
 - Clear and retire are at once: the owner gets new bits, or none; the old ones are wiped
   by `sweep` in slices (`bitsets.py`).
 - Doubt: `suspect` allots a fresh bit, so every held block is suspect (held, not fresh)
@@ -212,31 +212,48 @@ class PrefixIndex:
 
     def match(self, hashes: Sequence[int], owners: Sequence[Owner]) -> list[Held]:
         """What each owner holds of the leading blocks `hashes`, in the order given."""
-        lengths = self._bisect(hashes, owners)
+        on_gpu, others = self._bisect(hashes, owners)
         sampled = self._until_sample <= 1
         self._until_sample = SAMPLE if sampled else self._until_sample - 1
         result = []
         for owner in owners:
-            gpu = lengths.get(owner.gpu, 0)
-            gpu = self._to_first_hole(owner, hashes, gpu) if sampled else gpu
+            held = on_gpu.get(owner.gpu, others)
+            if sampled:
+                held = self._to_first_hole(owner, hashes, held)
             if owner.suspect_blocks or owner.blocks > owner.gpu_blocks:
-                held = self._walk(owner, hashes, gpu)
-            else:
-                held = Held(gpu_blocks=gpu, blocks=gpu) if gpu else NOTHING_HELD
+                held = self._walk(owner, hashes, held.gpu_blocks)
             result.append(held)
         return result
 
-    def _bisect(self, hashes: Sequence[int], owners: Sequence[Owner]) -> dict[int, int]:
-        """Leading GPU blocks by gpu bit, for owners that hold any."""
-        candidates = 0
+    def _bisect(
+        self, hashes: Sequence[int], owners: Sequence[Owner]
+    ) -> tuple[dict[int, Held], Held]:
+        """What is held on GPU by gpu bit, and by all owners that are not listed."""
+        live = 0
         for owner in owners:
-            if owner.gpu_blocks:
-                candidates |= owner.gpu
-        shards, lengths = self._table.shards, {}
-        todo = [(0, len(hashes), candidates)]
+            live |= owner.gpu
+        first = self._table.get(hashes[0]) & live if hashes else 0
+        groups = [(live ^ first, 0)]
+        if first:
+            groups += self._lengths(hashes, first)
+        groups.sort(key=lambda group: group[0].bit_count())
+        _, length = groups.pop()
+        held = {0: NOTHING_HELD}  # of retired owners
+        for live, blocks in groups:
+            same = _on_gpu(blocks)
+            while live:
+                bit = live & -live
+                held[bit] = same
+                live ^= bit
+        return held, _on_gpu(length)
+
+    def _lengths(self, hashes: Sequence[int], first: int) -> list[tuple[int, int]]:
+        """(gpu bits, leading blocks) of the owners that hold the first block."""
+        shards, lengths = self._table.shards, []
+        todo = [(1, len(hashes), first)]
         while todo:
             low, high, live = todo.pop()
-            while live and low < high:
+            while low < high:
                 middle = (low + high + 1) >> 1
                 block_hash = hashes[middle - 1]
                 have = shards[block_hash & SHARD_MASK].get(block_hash, 0) & live
@@ -247,18 +264,15 @@ class PrefixIndex:
                     live, low = have, middle
                 else:
                     high = middle - 1
-            while live:
-                bit = live & -live
-                lengths[bit] = low
-                live ^= bit
+            lengths.append((live, low))
         return lengths
 
-    def _to_first_hole(self, owner: Owner, hashes: Sequence[int], gpu: int) -> int:
-        for position in range(gpu):
+    def _to_first_hole(self, owner: Owner, hashes: Sequence[int], held: Held) -> Held:
+        for position in range(held.gpu_blocks):
             if not self._table.get(hashes[position]) & owner.gpu:
                 owner.holes += 1
-                return position
-        return gpu
+                return _on_gpu(position)
+        return held
 
     def _walk(self, owner: Owner, hashes: Sequence[int], gpu: int) -> Held:
         """Go on from the GPU part while any medium holds; list what is in doubt."""
@@ -279,3 +293,7 @@ class PrefixIndex:
         left = self._table.sweep(budget) or self.waste.free(budget)
         self._charge(self._table.entries - entries, 0)
         return left
+
+
+def _on_gpu(blocks: int) -> Held:
+    return Held(gpu_blocks=blocks, blocks=blocks) if blocks else NOTHING_HELD
