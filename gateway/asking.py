@@ -1,5 +1,7 @@
 """One question to a worker of the gateway's own: bounded in time and in size."""
 
+from collections.abc import Mapping
+
 import aiohttp
 
 from gateway.engines.facts import Page
@@ -25,11 +27,13 @@ class Asker:
         api_key: str | None,
         *,
         timeout: aiohttp.ClientTimeout = TIMEOUT,
+        headers: Mapping[str, str] = {},
     ) -> None:
+        """`headers` go along with each question."""
         self._session = session
         self._url = url
         self._timeout = timeout
-        self._headers = {"Accept-Encoding": "identity"}
+        self._headers = {"Accept-Encoding": "identity", **headers}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
 

@@ -3,98 +3,84 @@
 Looks only at what the gateway has learnt; `doctor.py` sees that it learns something.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
+from gateway import remedies
+from gateway.admin import OWN_LEDGER
 from gateway.contact import GENERIC, WorkerFacts
-from gateway.silence import flags
+from gateway.trial import Trial
 from kvindex.feed import Feed
+from kvindex.knowledge import Knowledge
 from kvindex.standing import FeedState
-from router.proof import PENDING, Blocker
+from router.proof import Blocker
 from router.worker import Worker
 
 NO_MATTER = frozenset({"no_ids"})
 """Why no ids go along, where nothing is wrong."""
-
-REMEDIES: Mapping[str, str] = {
-    PENDING: "give it more time: --wait",
-    "no_fingerprint": "TRTLLM's release is too old to tell, or --proof digest-or-probe",
-    "unreachable": "is its address right, and is it up?",
-    "unauthorised": "--worker-api-key KEY",
-    "template_differs": "--chat-template as the worker has it",
-    "tokenizer_differs": "--model, --tokenizer or --revision as the worker has it",
-    "model_type_differs": "--model as the worker has it",
-    "own_processor": "none: it builds prompts by other means than its template",
-    "incomplete": "--proof digest-or-probe",
-    "library_differs": "--proof digest-or-probe",
-    "no_model": "--model NAME=DIR_OR_ID",
-    "probe_differs": "--chat-template, --default-chat-template-kwargs, "
-    "--chat-template-content-format or --revision as the worker has it",
-    "probe_failed": "--probe, which may send it a chat of one token",
-    "ids_rejected": "its log says why; restart it",
-}
-"""What to change here, by the word that says why ids may not go along."""
+UP = "is its address right, and is it up?"
+UNKNOWN = "?"
+KEY = "--worker-api-key"
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something wrong, and the flag that mends it."""
+    """Something wrong, or unless `wrong` only unknown, and the flag that mends it."""
 
     problem: str
     remedy: str
+    wrong: bool = True
 
 
 class Checkup(msgspec.Struct, frozen=True, kw_only=True):
     """One worker, examined. The texts are cells of a table."""
 
     url: str
-    engine: str
     state: str
-    events: str
-    block_size: str
-    rendering: str
-    findings: tuple[Finding, ...]
+    engine: str = UNKNOWN
+    events: str = UNKNOWN
+    block_size: str = UNKNOWN
+    cached_tokens: str = UNKNOWN
+    load: str = UNKNOWN
+    rendering: str = UNKNOWN
+    findings: tuple[Finding, ...] = ()
 
 
-def examine(worker: Worker, facts: WorkerFacts | None) -> Checkup:
-    """What is known of a worker; `facts` is what it said, if it said anything."""
+def examine(
+    worker: Worker, facts: WorkerFacts | None, trial: Trial | None = None
+) -> Checkup:
+    """What is known of a worker.
+
+    `facts` is what it said, if it said anything; `trial` what came of chats that were
+    sent to it, if any were.
+    """
     if facts is None:
-        finding = Finding(worker.reason, "is its address right, and is it up?")
-        return Checkup(
-            url=worker.url,
-            engine="?",
-            state="no answer",
-            events="?",
-            block_size="?",
-            rendering="?",
-            findings=(finding,),
-        )
+        finding = Finding(worker.reason, UP)
+        return Checkup(url=worker.url, state="no answer", findings=(finding,))
+    sizes = sorted({worker.block_size_of(rank) for rank in worker.ranks})
     return Checkup(
         url=worker.url,
-        engine=f"{worker.engine} {worker.version or ''}".strip(),
         state=str(worker.state),
+        engine=f"{worker.engine} {worker.version or ''}".strip(),
         events=_events(worker),
-        block_size=str(worker.block_size_of(worker.ranks[0])),
+        block_size="/".join(map(str, sizes)),
+        cached_tokens=_cached_tokens(trial),
+        load=OWN_LEDGER,
         rendering=_rendering(worker),
-        findings=tuple(_findings(worker, facts)),
+        findings=tuple(_findings(worker, facts, trial)),
     )
 
 
-def settled(worker: Worker) -> bool:
-    """Whether there is nothing more to wait for."""
-    proof = worker.proof
-    if isinstance(proof, Blocker) and proof.reason == PENDING:
-        return False
-    return all(_heard(feed) for feed in _feeds(worker))
+def heard(worker: Worker) -> bool:
+    """Whether each of its feeds has said something, or has nothing to say it by."""
+    return all(
+        feed.state is FeedState.ESTIMATED or feed.last_sequence is not None
+        for feed in _feeds(worker)
+    )
 
 
 def _feeds(worker: Worker) -> list[Feed]:
     return [known.feed for _, known in sorted(worker.knowledge.items())]
-
-
-def _heard(feed: Feed) -> bool:
-    """Whether it has said something, or has nothing to say it by."""
-    return feed.state is FeedState.ESTIMATED or feed.last_sequence is not None
 
 
 def _events(worker: Worker) -> str:
@@ -108,6 +94,12 @@ def _events(worker: Worker) -> str:
     return f"{states}, {'heard' if arrive else 'nothing heard'}"
 
 
+def _cached_tokens(trial: Trial | None) -> str:
+    if trial is None or trial.problem is not None:
+        return UNKNOWN
+    return "not told" if trial.cached_tokens is None else "told"
+
+
 def _rendering(worker: Worker) -> str:
     proof = worker.proof
     if isinstance(proof, Blocker):
@@ -115,31 +107,57 @@ def _rendering(worker: Worker) -> str:
     return f"proven by {proof.by}"
 
 
-def _findings(worker: Worker, facts: WorkerFacts) -> Iterator[Finding]:
+def _findings(
+    worker: Worker, facts: WorkerFacts, trial: Trial | None
+) -> Iterator[Finding]:
     if facts.trouble:
-        yield Finding(facts.trouble, "--worker-api-key KEY")
+        wants_key = KEY in facts.trouble
+        remedy = f"{KEY} KEY" if wants_key else "its events tell it: --probe"
+        told = any(feed.block_size for feed in _feeds(worker))
+        yield Finding(facts.trouble, remedy, wants_key or not told)
     if worker.engine == GENERIC:
         text = "its engine is not known: no KV events, no ids"
         yield Finding(text, "none, or the engine's own server in its place")
     else:
-        yield from _about_events(worker)
+        for rank, known in sorted(worker.knowledge.items()):
+            where = f"rank {rank}: " if len(worker.knowledge) > 1 else ""
+            for finding in _about_events(worker, known, tried=trial is not None):
+                yield Finding(where + finding.problem, finding.remedy, finding.wrong)
+    if trial is not None:
+        yield from _about_trial(worker, trial)
     proof = worker.proof
     if isinstance(proof, Blocker) and proof.reason not in NO_MATTER:
         text = f"its rendering is not proven: {proof.reason}"
         detail = f" ({proof.detail})" if proof.detail else ""
-        yield Finding(text + detail, REMEDIES.get(proof.reason, "see its log"))
+        yield Finding(text + detail, remedies.for_rendering(worker, proof.reason))
 
 
-def _about_events(worker: Worker) -> Iterator[Finding]:
-    for rank, known in sorted(worker.knowledge.items()):
-        feed = known.feed
-        where = f"rank {rank}: " if len(worker.knowledge) > 1 else ""
-        if feed.state is FeedState.ESTIMATED:
-            yield Finding(f"{where}no KV events: {feed.reason}", flags(worker))
-        elif feed.state is not FeedState.LIVE:
-            yield Finding(f"{where}{feed.state}: {feed.reason}", flags(worker))
-        elif feed.last_sequence is None:
-            yield Finding(
-                f"{where}nothing heard yet",
-                f"--probe, which sends it one small request; else: {flags(worker)}",
-            )
+def _about_events(
+    worker: Worker, known: Knowledge, *, tried: bool
+) -> Iterator[Finding]:
+    feed, remedy = known.feed, remedies.for_events(worker)
+    if feed.state is FeedState.ESTIMATED:
+        yield Finding(f"no KV events: {feed.reason}", remedy)
+    elif feed.state is not FeedState.LIVE:
+        yield Finding(f"{feed.state}: {feed.reason}", remedy)
+    elif feed.last_sequence is None and tried:
+        yield Finding(feed.likely_cause or "no events though it stored blocks", remedy)
+    elif feed.last_sequence is None:
+        text = "nothing heard: it may have had nothing to say"
+        yield Finding(text, "--probe, which sends it small chats", wrong=False)
+    for what in ("undecodable", "rejected"):
+        for reason, count in getattr(feed.counters, what).items():
+            text = f"{count} of its KV events are {what}: {reason}"
+            yield Finding(text, "a newer gateway; until then those blocks are unknown")
+
+
+def _about_trial(worker: Worker, trial: Trial) -> Iterator[Finding]:
+    if trial.problem is not None:
+        remedy = f"see the worker's log; {KEY} if it needs one"
+        yield Finding(trial.problem, remedy)
+    elif trial.cached_tokens is None:
+        text = "it tells no cached tokens, so predictions go unchecked"
+        yield Finding(text, remedies.for_cached_tokens(worker) or "none")
+    elif trial.cached_tokens == 0:
+        text = "a chat sent twice found nothing cached"
+        yield Finding(text, remedies.for_caching(worker))

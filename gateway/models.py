@@ -29,7 +29,8 @@ class Renderers:
         self._config = config
         self._by_name: dict[str, ByProfile] = {}
         self._for_any: ByProfile | None = None
-        self._tried: set[str] = set()
+        self._tried: set[tuple[str, str | None]] = set()
+        """Id and root: what one worker does not say of a model, another may."""
 
     @property
     def asked(self) -> bool:
@@ -58,9 +59,9 @@ class Renderers:
         if not self.asked:
             return
         for model in models:
-            if model.parent is not None or model.id in self._tried:
+            if model.id in self._by_name or not self._is_new(model):
                 continue
-            self._tried.add(model.id)
+            self._tried.add((model.id, model.root))
             renderer = self._first_found(model)
             if renderer is not None:
                 self._by_name[model.id] = renderer
@@ -68,8 +69,8 @@ class Renderers:
     def refuse(self, models: Iterable[ListedModel]) -> None:
         """Say that models listed only now, with the gateway in use, are not loaded."""
         for model in models:
-            if model.parent is None and model.id not in self._tried:
-                self._tried.add(model.id)
+            if model.id not in self._by_name and self._is_new(model):
+                self._tried.add((model.id, model.root))
                 log.warning(
                     "model %s appeared while the gateway serves: its requests are "
                     "routed by load and raw content until a restart; "
@@ -97,9 +98,10 @@ class Renderers:
 
     def knows(self, models: Iterable[ListedModel]) -> bool:
         """Whether nothing of that listing is still to be looked up."""
-        return not self.asked or all(
-            model.parent is not None or model.id in self._tried for model in models
-        )
+        return not (self.asked and any(map(self._is_new, models)))
+
+    def _is_new(self, model: ListedModel) -> bool:
+        return model.parent is None and (model.id, model.root) not in self._tried
 
     @property
     def loaded(self) -> list[Renderer]:

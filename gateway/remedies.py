@@ -4,6 +4,7 @@ What an engine's flags are is in the file named after it (`engines/`).
 """
 
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from gateway.contact import ENGINES
 from router.proof import PENDING
@@ -11,7 +12,7 @@ from router.worker import Worker
 
 RENDERING: Mapping[str, str] = {
     PENDING: "give it more time: --wait",
-    "no_fingerprint": "TRTLLM's release is too old to tell, or --proof digest-or-probe",
+    "no_fingerprint": "its release is too old to tell, or --proof digest-or-probe",
     "unreachable": "is its address right, and is it up?",
     "unauthorised": "--worker-api-key KEY",
     "template_differs": "--chat-template as the worker has it",
@@ -32,10 +33,26 @@ RENDERING: Mapping[str, str] = {
 def for_events(worker: Worker) -> str:
     """How a worker is started so that it sends events."""
     engine = ENGINES.get(worker.engine or "")
-    return engine.SEND_EVENTS if engine else "--kv-events URL=tcp://HOST:PORT"
+    text = engine.SEND_EVENTS if engine else "--kv-events URL=tcp://HOST:PORT"
+    host = urlsplit(worker.url).hostname or "HOST"
+    host = f"[{host}]" if ":" in host else host
+    return text.replace("URL=", f"{worker.url}=").replace("HOST:", f"{host}:")
 
 
 def for_cached_tokens(worker: Worker | None) -> str:
     """How a worker is started so that it tells its cached tokens; "" if unknown."""
     engine = ENGINES.get(worker.engine or "") if worker is not None else None
     return engine.TELL_CACHED if engine else ""
+
+
+def for_caching(worker: Worker) -> str:
+    """How a worker is started so that it keeps what it computed."""
+    engine = ENGINES.get(worker.engine or "")
+    return engine.CACHE if engine else "turn its prefix cache on"
+
+
+def for_rendering(worker: Worker, reason: str) -> str:
+    """What makes a worker and the gateway render alike, as far as it can be told."""
+    text = RENDERING.get(reason, "see its log")
+    name = next((n for n, found in worker.names.items() if not found.adapter), None)
+    return text if name is None else text.replace("NAME=", f"{name}=")

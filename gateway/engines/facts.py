@@ -108,6 +108,11 @@ class Engine(Protocol):
         """How it is started so that its usage tells the cached tokens."""
         ...
 
+    @property
+    def CACHE(self) -> str:
+        """How it is started so that it keeps what it computed."""
+        ...
+
     def read(self, pages: Pages, url: str) -> EngineFacts:
         """What the pages of the worker at `url` tell."""
         ...

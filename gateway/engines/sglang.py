@@ -31,6 +31,7 @@ OLDER = {"/server_info": "/get_server_info"}
 OWN_FIELDS = {"page_size", "kv_events", "internal_states", "max_total_num_tokens"}
 """Fields of /server_info that only this engine has."""
 DECODE = wire.decode_batch
+CACHE = "start it without --disable-radix-cache"
 TELL_CACHED = "start it with --enable-cache-report"
 SEND_EVENTS = (
     """start it with --kv-events-config '{"publisher": "zmq", """

@@ -31,6 +31,7 @@ OWN_FIELDS = {"tokens_per_block", "kv_cache_hash_algo", "disaggregated_params"}
 """Fields of /server_info that only this engine has."""
 DECODE = wire.decode_batch
 """The ZMQ stream of some releases has maps as vLLM's."""
+CACHE = "kv_cache_config: {enable_block_reuse: true} in its --config FILE"
 TELL_CACHED = "newer releases do"
 SEND_EVENTS = (
     "start it with --config FILE (before: --extra_llm_api_options FILE) that has "

@@ -30,6 +30,7 @@ ROUTES = ("/version", "/metrics", "/kv_event_sources")
 OLDER: dict[str, str] = {}
 
 DECODE = wire.decode_batch
+CACHE = "start it without --no-enable-prefix-caching"
 TELL_CACHED = "start it with --enable-prompt-tokens-details"
 SEND_EVENTS = (
     """start it with --kv-events-config '{"enable_kv_cache_events": true, """

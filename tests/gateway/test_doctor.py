@@ -1,6 +1,7 @@
 """The doctor: what it finds wrong with real simulated workers, and what it says."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import msgspec
@@ -8,13 +9,32 @@ import pytest
 
 from gateway.cli import main
 from gateway.config import worker_specs
-from gateway.diagnosis import REMEDIES, Checkup, Finding
-from gateway.doctor import DoctorConfig, check, report
+from gateway.contact import WorkerFacts
+from gateway.diagnosis import Checkup, Finding, examine
+from gateway.doctor import DoctorConfig, check, diagnose, report
+from gateway.engines.facts import Page, no_size, refused
 from gateway.errors import ConfigError
-from router.proof import PENDING
+from gateway.remedies import RENDERING, for_events, for_rendering
+from gateway.trial import Trial
+from gateway.values import EventEndpoint
+from kvindex.index import Indexes
+from kvindex.knowledge import Knowledge
+from router.pool import WorkerPool
+from router.proof import PENDING, Proof
+from router.worker import Worker, WorkerSpec
+from tests.gateway.fed import free_port
 from tests.running import SIM, WITH_EVENTS, StartWorker
 
 NOBODY = "http://127.0.0.1:9"
+
+
+def known(url: str = "http://w1:8000") -> tuple[Worker, WorkerFacts]:
+    """A proven vLLM worker without event source, and what it told."""
+    pool = WorkerPool(clock=time.monotonic)
+    worker = pool.add(WorkerSpec(url=url, model="m", engine="vllm"))
+    pool.answered(worker)
+    worker.proof = Proof(by="digest")
+    return worker, WorkerFacts(models=(), listing=(), engine="vllm")
 
 
 def config(*urls: str, **options: object) -> DoctorConfig:
@@ -37,6 +57,7 @@ async def test_healthy_workers_of_each_engine(
     assert [checkup.findings for checkup in found] == [(), (), ()]
     assert [c.engine.split()[0] for c in found] == list(engines)
     assert {c.events for c in found} == {"live, heard"}
+    assert {(c.cached_tokens, c.load) for c in found} == {("told", "own requests")}
     assert [c.rendering for c in found] == [
         "proven by probes",
         "proven by probes",
@@ -67,6 +88,145 @@ async def test_each_fault_names_what_mends_it(
     assert found[0].state == "no answer"
 
 
+async def test_workers_that_say_nothing_are_started_otherwise(
+    start_worker: StartWorker, model_dir: Path
+) -> None:
+    """Each engine's own flags, for events and for cached tokens."""
+    flags = {
+        "vllm": ("--kv-events-config", "--enable-prompt-tokens-details"),
+        "sglang": ("--kv-events-config", "--enable-cache-report"),
+        "trtllm": ("event_buffer_max_size", "newer releases do"),
+    }
+    silent = msgspec.structs.replace(SIM, prompt_tokens_details=False)
+    workers = [
+        await start_worker(msgspec.structs.replace(silent, engine=engine))
+        for engine in flags
+    ]
+    urls = [worker.url for worker in workers]
+    found = await check(config(*urls, probe=True, model=((None, str(model_dir)),)))
+    for checkup, expected in zip(found, flags.values(), strict=True):
+        for flag, finding in zip(expected, checkup.findings, strict=True):
+            assert flag in finding.remedy
+        assert checkup.cached_tokens == "not told"
+
+
+async def test_events_at_another_port(
+    start_worker: StartWorker, model_dir: Path
+) -> None:
+    """Nobody publishes where the operator said: the endpoint is named."""
+    worker = await start_worker(SIM)
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    events = (EventEndpoint(worker.url, 0, endpoint),)
+    sources = ((None, str(model_dir)),)
+    (found,) = await check(
+        config(worker.url, probe=True, model=sources, kv_events=events)
+    )
+    (finding,) = found.findings
+    assert f"nothing publishes at {endpoint}" in finding.problem
+    assert worker.url in finding.remedy
+
+
+async def test_each_rank_is_sent_a_chat(
+    start_worker: StartWorker, model_dir: Path
+) -> None:
+    """Of a worker whose ranks can be asked for by name; all are heard."""
+    ranked = msgspec.structs.replace(WITH_EVENTS, data_parallel_size=2)
+    worker = await start_worker(ranked)
+    sources = ((None, str(model_dir)),)
+    (found,) = await check(config(worker.url, probe=True, model=sources))
+    assert found.events == "live, 2 of 2 ranks heard"
+    assert found.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("trial", "told", "problem", "remedy"),
+    [
+        (Trial(None, 64), "told", None, ""),
+        (Trial(None, 0), "told", "a chat sent twice found nothing cached",
+         "start it without --no-enable-prefix-caching"),
+        (Trial(None, None), "not told",
+         "it tells no cached tokens, so predictions go unchecked",
+         "start it with --enable-prompt-tokens-details"),
+        (Trial("a small chat is answered 401"), "?", "a small chat is answered 401",
+         "see the worker's log; --worker-api-key if it needs one"),
+    ],
+)  # fmt: skip
+def test_what_comes_of_a_small_chat(
+    trial: Trial, told: str, problem: str | None, remedy: str
+) -> None:
+    """Whether cached tokens are told, and whether there are any."""
+    worker, facts = known()
+    found = examine(worker, facts, trial)
+    assert found.cached_tokens == told
+    expected = () if problem is None else (Finding(problem, remedy),)
+    assert found.findings == expected
+
+
+def test_a_block_size_that_cannot_be() -> None:
+    """Its events may tell another; until then that is wrong."""
+    worker, facts = known()
+    odd = msgspec.structs.replace(facts, trouble=no_size("block_size", -4))
+    (finding,) = examine(worker, odd).findings
+    assert finding.problem.startswith("block_size is '-4': no block size")
+    assert finding.remedy == "its events tell it: --probe"
+    assert finding.wrong
+
+
+def test_a_key_that_is_wanted() -> None:
+    """The flag that gives it."""
+    worker, facts = known()
+    shut = msgspec.structs.replace(facts, trouble=refused("/server_info", Page(401)))
+    (finding,) = examine(worker, shut).findings
+    assert finding.remedy == "--worker-api-key KEY"
+
+
+def test_events_that_cannot_be_used() -> None:
+    """Counted, by reason."""
+    worker, facts = known()
+    indexes = Indexes(limit_bytes=1 << 20)
+    worker.knowledge[0] = Knowledge.open(
+        model="m", indexes=indexes, key="w1", clock=time.monotonic, capacity_blocks=8
+    )
+    worker.knowledge[0].feed.receive(0, b"\xc1")
+    *_, finding = examine(worker, facts).findings
+    assert finding.problem == "1 of its KV events are undecodable: batch"
+
+
+def test_remedies_name_the_worker() -> None:
+    """What is to be typed has its own address in it."""
+    worker, _ = known("http://[::1]:8000")
+    typed = "--kv-events http://[::1]:8000=tcp://[::1]:5557 here"
+    assert typed in for_events(worker)
+    assert for_rendering(worker, "no_model") == "--model m=DIR_OR_ID"
+
+
+def test_what_is_only_unknown_is_not_wrong(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit status is 0, and the report says how to find out."""
+    unknown = Finding("nothing heard", "--probe", wrong=False)
+
+    async def one(config: DoctorConfig) -> list[Checkup]:
+        return [Checkup(url="http://w1:8000", state="ready", findings=(unknown,))]
+
+    monkeypatch.setattr("gateway.doctor.check", one)
+    assert diagnose(config("http://w1:8000")) == 0
+    text = "nothing is wrong\nhttp://w1:8000: nothing heard\n    find out: --probe\n"
+    assert capsys.readouterr().out.endswith(text)
+
+
+async def test_nothing_is_waited_for_where_nothing_is_to_come(
+    start_worker: StartWorker, model_dir: Path
+) -> None:
+    """One that is not there, one without events, an idle one: done in a moment."""
+    mute, idle = await start_worker(SIM), await start_worker(WITH_EVENTS)
+    sources = ((None, str(model_dir)),)
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    await check(config(NOBODY, mute.url, idle.url, wait=60.0, model=sources))
+    assert loop.time() - begun < 20.0
+
+
 async def test_events_are_only_heard_of_after_a_request(
     start_worker: StartWorker, model_dir: Path
 ) -> None:
@@ -75,7 +235,13 @@ async def test_events_are_only_heard_of_after_a_request(
     sources = ((None, str(model_dir)),)
     (found,) = await check(config(worker.url, wait=3.0, model=sources))
     assert found.events == "live, nothing heard"
-    assert "--probe" in found.findings[0].remedy
+    (finding,) = found.findings
+    assert "--probe" in finding.remedy
+    assert not finding.wrong
+    assert report([found]).endswith(
+        f"nothing is wrong\n{worker.url}: {finding.problem}\n"
+        f"    find out: {finding.remedy}\n"
+    )
 
 
 def test_the_report_is_a_table() -> None:
@@ -86,6 +252,8 @@ def test_the_report_is_a_table() -> None:
         state="ready",
         events="none",
         block_size="16",
+        cached_tokens="told",
+        load="own requests",
         rendering=PENDING,
         findings=(Finding("no KV events", "--kv-events"),),
     )
@@ -100,7 +268,7 @@ def test_each_reason_has_a_remedy() -> None:
     from gateway.prover import PROVABLE
     from gateway.proving import BY_FINGERPRINT, RETRIED
 
-    assert set(REMEDIES) >= PROVABLE | BY_FINGERPRINT | RETRIED
+    assert set(RENDERING) >= PROVABLE | BY_FINGERPRINT | RETRIED
 
 
 def test_exit_status_and_mistakes(

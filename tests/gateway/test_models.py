@@ -123,3 +123,20 @@ def test_a_name_that_is_no_path(loaded: list[str]) -> None:
     made.learn([ListedModel(id="a" * 5000), ListedModel(id="here/b")])
     assert loaded == ["here/b"]
     assert made.find("a" * 5000, "") is None
+
+
+def test_what_one_worker_does_not_say_another_may(
+    loaded: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A model listed without its directory first, and with it by the next worker."""
+    made = renderers()
+    bare, rooted = ListedModel(id="m"), ListedModel(id="m", root="here/m")
+    made.learn([bare])
+    assert made.find("m", "m") is None
+    assert made.knows([bare])
+    assert not made.knows([rooted])
+    made.learn([rooted])
+    assert made.find("m", "m") is not None
+    made.learn([ListedModel(id="m", root="here/elsewhere")])
+    assert loaded == ["here/m"]
+    assert caplog.text.count("is not rendered") == 1
