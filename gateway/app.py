@@ -58,9 +58,13 @@ PROBE_DEADLINE_S = 30.0
 class Gateway:
     """Everything behind one front door. Made and run within one event loop."""
 
-    def __init__(self, config: Config) -> None:
-        """Load the models the configuration names; ConfigError where that fails."""
+    def __init__(self, config: Config, *, serves: bool = True) -> None:
+        """Load the models the configuration names; ConfigError where that fails.
+
+        Unless it `serves` nobody is held up when a model is loaded late.
+        """
         self.config = config
+        self._serves = serves
         self._was_ready = False
         self._first_round_over = False
         self.metrics = Metrics()
@@ -244,7 +248,7 @@ class Gateway:
 
     def _may_load(self) -> bool:
         """Loading a tokenizer stalls the loop: only until there is traffic to stall."""
-        if not self._first_round_over:
+        if not (self._first_round_over and self._serves):
             return True
         states = {worker.state for worker in self.pool.workers}
         self._was_ready = self._was_ready or WorkerState.ready in states
