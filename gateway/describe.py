@@ -6,7 +6,7 @@ cut into pieces that are hashed like blocks, so that equal beginnings still meet
 """
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -46,8 +46,8 @@ class Described(msgspec.Struct, frozen=True):
     ids: dict[str, Ids] = {}
     uncompared: str | None = None
     """Why its predicted hits are not compared with what the worker reports."""
-    rendered: Rendered | None = None
-    """The prompt, only where it is to be explained: it may be large."""
+    rendered: Mapping[str, Rendered] = {}
+    """The prompt by profile, only where it is to be explained: it may be large."""
 
 
 class Describer:
@@ -109,7 +109,7 @@ class Describer:
             no_ids=no_ids,
         )
         several = SEVERAL_PROMPTS if prompt.count > 1 else None
-        rendered = None if counted else prompt.rendered
+        rendered = {} if counted else prompt.by_profile
         return Described(route, prompt.ids, peeked.uncompared or several, rendered)
 
     def unrendered(self, size: int, peeked: Peeked, reason: str) -> RouteRequest:

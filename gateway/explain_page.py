@@ -4,7 +4,8 @@ Nothing is sent, booked or logged; the only text in it is the caller's own.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from router.request import RouteRequest
 from router.router import Router
 from router.worker import Worker, WorkerState
 
+NOT_RENDERED: Mapping[str, Rendered] = MappingProxyType({})
 AROUND_TOKENS = 24
 """Tokens shown on either side of where a prompt stops being known."""
 
@@ -41,18 +43,20 @@ class ExplainPage:
         self._clock = clock
 
     def explain(
-        self, request: RouteRequest, rendered: Rendered | None = None
+        self, request: RouteRequest, rendered: Mapping[str, Rendered] = NOT_RENDERED
     ) -> dict[str, Any]:
-        """What would be chosen for a request, rendered to this prompt; NoWorker."""
+        """What would be chosen for a request; raises NoWorker.
+
+        `rendered` are its prompts by profile.
+        """
         try:
             explanation = self._router.explain(request)
         except NoCandidate as error:
             raise NoWorker(str(error)) from None
         page = msgspec.to_builtins(explanation)
         if explanation.unknown_from is not None:
-            page["unknown_from"] |= self._text(
-                request, explanation.unknown_from, rendered
-            )
+            found = rendered.get(explanation.unknown_from.profile)
+            page["unknown_from"] |= self._text(request, explanation.unknown_from, found)
         weighed = {candidate.url for candidate in explanation.workers}
         return {
             "rendered": request.not_rendered is None,
@@ -67,7 +71,7 @@ class ExplainPage:
         """The prompt's text just before and just after it stops being known."""
         base = self._pool.resolve(request.model).model
         renderer = self._renderers.find(request.model, base, frontier.profile)
-        if rendered is None or renderer is None or rendered.profile != frontier.profile:
+        if rendered is None or renderer is None:
             return {}
         at = frontier.token
         before, after = (

@@ -48,6 +48,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """By profile, of those that were asked for."""
     ids: dict[str, Ids] = {}
     """By profile, where they may go along."""
+    by_profile: dict[str, Rendered] = {}
+    """What each profile rendered."""
 
 
 def render(
@@ -92,7 +94,11 @@ def _together(prompts: list[Prompt]) -> Prompt:
         forwardable |= prompt.forwardable
         ids |= prompt.ids
     return msgspec.structs.replace(
-        prompts[0], blocks=blocks, forwardable=forwardable, ids=ids
+        prompts[0],
+        blocks=blocks,
+        forwardable=forwardable,
+        ids=ids,
+        by_profile={prompt.rendered.profile: prompt.rendered for prompt in prompts},
     )
 
 

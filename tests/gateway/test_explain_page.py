@@ -40,6 +40,22 @@ async def test_the_text_at_which_a_prompt_stops_being_known(
     assert (found["url"], found["rank"]) == (worker.url, 0)
 
 
+async def test_the_text_is_that_of_the_profile_that_knows_most(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """In a mixed fleet each engine has a prompt of its own."""
+    workers = [await start_worker(options(engine)) for engine in ENGINES]
+    gateway = await start_gateway(*workers)
+    rules = "Answer in one sentence, and name the harbour. " * 20
+    await gateway.chat(asked(rules + DAY)["messages"])
+    await until(lambda: any(held(gateway, worker) >= 8 for worker in workers))
+    page = await gateway.post("/gateway/explain", asked(rules + "Never mind."))
+    found = page["unknown_from"]
+    warm = next(w for w in workers if w.url == found["url"])
+    assert held(gateway, warm) * SIZE >= found["token"] > 0
+    assert "name the harbour" in found["text_before"]
+
+
 async def test_a_prompt_nobody_knows_begins_unknown(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
