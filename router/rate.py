@@ -74,9 +74,9 @@ class Rates:
     """The rates of a fleet. Workers that are about equal have equal rates.
 
     Estimates differ a little between equal workers, and a router that believed them
-    would send everything to the one that seems the fastest. So a worker's rate is the
-    median of the fleet, times a power of 1.25 where its own says so. One that has not
-    shown its speed is taken to be like the others.
+    would send everything to the one that seems the fastest. So workers that are the
+    same number of steps from the median of the fleet share one rate, the median of
+    theirs. One that has not shown its speed is taken to be as fast as is usual.
     """
 
     def __init__(self, pinned: float | None = None) -> None:
@@ -99,17 +99,21 @@ class Rates:
             self._rates.remove(rate)
 
     def _compare(self) -> None:
-        learnt = [own for rate in self._rates if (own := rate.own) is not None]
+        learnt = [(rate, own) for rate in self._rates if (own := rate.own) is not None]
         if not learnt:
             return
-        usual = statistics.median_low(learnt)
-        for rate in self._rates:
-            own = rate.own
-            steps = 0.0 if own is None else math.log(own / usual) / STEP
+        usual = statistics.median_low(own for _, own in learnt)
+        alike: dict[int, list[float]] = {}
+        for rate, own in learnt:
+            steps = math.log(own / usual) / STEP
             if abs(steps - rate.step) > STAY:
                 rate.step = round(steps)
-            rate.tokens_per_s = usual * math.exp(rate.step * STEP)
-            rate.source = "fleet" if own is None else "learnt"
+            alike.setdefault(rate.step, []).append(own)
+        for rate in self._rates:
+            known = rate.own is not None
+            rate.source = "learnt" if known else "fleet"
+            theirs = alike[rate.step] if known else [usual]
+            rate.tokens_per_s = statistics.median_low(theirs)
 
 
 class OutputLength:

@@ -76,12 +76,13 @@ class Replay:
         self._timeline = Timeline()
         rng = random.Random(f"{options.seed} {policy}")
         chooser = policies[policy](rng, self._timeline.clock)
-        self._fleet = Fleet(options, chooser, self._timeline)
+        self.fleet = Fleet(options, chooser, self._timeline)
         self._followers: dict[int, list[int]] = {}
         self._left = len(asked)
         self._decision_s = 0.0
         self._ttfts: list[float] = []
-        self._hits = self._prompt_tokens = self._output_tokens = 0
+        self._answered = self._hits = 0
+        self._prompt_tokens = self._output_tokens = 0
         self._finished_at = 0.0
 
     def run(self, best: float) -> Outcome:
@@ -96,7 +97,7 @@ class Replay:
         return self._outcome(best)
 
     def _tick(self) -> None:
-        self._fleet.tick()
+        self.fleet.tick()
         if self._left:
             self._timeline.after(TICK_S, self._tick)
 
@@ -122,14 +123,14 @@ class Replay:
         )
         begun = self._cpu_clock()
         try:
-            decision = self._fleet.router.decide(route)
+            decision = self.fleet.router.decide(route)
         except NoCandidate:
             self._over(number)
             return
         self._decision_s += self._cpu_clock() - begun
         decision.sent()
         request = self._request(number, tokens, blocks, rendering, decision, arrived)
-        self._fleet.workers[decision.worker.url].submit(request)
+        self.fleet.workers[decision.worker.url].submit(request)
 
     def _request(
         self,
@@ -155,6 +156,7 @@ class Replay:
                     cached_tokens=request.cached_tokens,
                 )
             )
+            self._answered += 1
             self._hits += request.cached_tokens
             self._prompt_tokens += tokens
             self._output_tokens += asked.output_tokens
@@ -186,12 +188,12 @@ class Replay:
 
     def _outcome(self, best: float) -> Outcome:
         ttfts = sorted(self._ttfts) or [0.0]
-        work = [worker.prefilled_tokens for worker in self._fleet.workers.values()]
+        work = [worker.prefilled_tokens for worker in self.fleet.workers.values()]
         count = len(self._asked)
         return Outcome(
             policy=self._policy,
             requests=count,
-            success_rate=round(len(self._ttfts) / count, 6),
+            success_rate=round(self._answered / count, 6),
             hit_rate=round(self._hits / max(1, self._prompt_tokens), 4),
             ceiling=round(best, 4),
             ttft_mean_s=round(sum(ttfts) / len(ttfts), 4),
@@ -216,6 +218,6 @@ def hit_ceiling(asked: Sequence[Asked], cutter: BlockCutter) -> float:
 
 
 def _whole(asked: Asked, number: int) -> Prompt:
-    """A request's prompt with its answer, but for the last token: it is not computed."""
+    """A request's prompt and answer, but for its last token: that is not computed."""
     answer = asked.answer if asked.answer is not None else -1 - number
     return extended(asked.prompt, answer, asked.output_tokens - 1)
