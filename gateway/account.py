@@ -94,6 +94,10 @@ class Accounts:
         """The comparison of a worker."""
         return self._comparisons.setdefault(url, Comparison())
 
+    def forget(self, url: str) -> None:
+        """The worker is gone."""
+        self._comparisons.pop(url, None)
+
     def open(
         self,
         decision: Decision,
@@ -210,6 +214,7 @@ class Account:
 
     def data(self, data: bytes) -> None:
         """Body as it is relayed."""
+        self._decision.heard()
         if self._succeeded:
             self._usage.feed(data)
             if self.response_id is not None:

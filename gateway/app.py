@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-import functools
-import logging
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -15,15 +13,19 @@ from aiohttp import web
 from gateway import server_info
 from gateway.account import Accounts
 from gateway.admin import Admin
+from gateway.admission import Admission
+from gateway.background import Keeper, Work, running
 from gateway.config import Config, worker_specs
 from gateway.describe import Describer
 from gateway.encoder_counters import encoder_counters
 from gateway.exchange import Timeouts
 from gateway.explain_page import ExplainPage
 from gateway.fingerprints import Fingerprints
+from gateway.fleet import Fleet
 from gateway.gauges import Gauges
 from gateway.guard import Guard
 from gateway.handlers import Handlers
+from gateway.health import HealthChecks
 from gateway.housekeeping import Housekeeping
 from gateway.ingest import Ingest
 from gateway.metrics import Metrics
@@ -34,11 +36,14 @@ from gateway.proving import Proving
 from gateway.proxy import Proxy
 from gateway.relay import STALL_S
 from gateway.remedies import for_cached_tokens
-from gateway.render_endpoints import DEADLINE_S, RenderEndpoints
+from gateway.render_endpoints import RenderEndpoints, endpoint_threads
 from gateway.render_services import RenderServices
 from gateway.rendering import RenderPool
+from gateway.room import Room
 from gateway.threads import Threads
 from gateway.upstream import Upstreams
+from gateway.worker_routes import WorkerRoutes
+from gateway.workers_file import WorkersFile, filed_workers
 from kvindex.index import Indexes
 from router.blockers import BlockerLog
 from router.forwarding import Forwarding
@@ -47,11 +52,8 @@ from router.pool import WorkerPool
 from router.router import Router
 from router.worker import Worker, WorkerState
 
-log = logging.getLogger(__name__)
-
 FIRST_ROUND_S = 5.0
 """How long the start waits for workers before it serves without them."""
-AFTER_FAULT_S = 1.0
 PROBE_DEADLINE_S = 30.0
 
 
@@ -73,13 +75,14 @@ class Gateway:
             clock=time.monotonic,
             prefill_rate=config.prefill_rate,
             on_change=self._worker_changed,
+            checked=True,
         )
-        for spec in worker_specs(config):
+        self._filed = filed_workers(config.workers_file)
+        for spec in {s.url: s for s in (*worker_specs(config), *self._filed)}.values():
             self.pool.add(spec)
         self.renderers = Renderers(config)
         self.renderers.load_configured()
-        renders = config.render != "never"
-        when = config.forward_when if renders else "never"
+        when = config.forward_when if config.render != "never" else "never"
         self.forwarding = Forwarding(self.pool, when)
         self.router = Router(
             self.pool,
@@ -96,14 +99,6 @@ class Gateway:
         self.monitor = Monitor(
             config, self.pool, self.renderers, self.ingest, self._may_load
         )
-        self.render_services = RenderServices(
-            config, self.pool, self.renderers, self.monitor.max_model_len
-        )
-        self.fingerprints = Fingerprints(
-            config,
-            loaded=lambda: self.renderers.loaded,
-            find=lambda model: self.renderers.find(model, model),
-        )
         self.admin = Admin(
             pool=self.pool,
             indexes=self.indexes,
@@ -112,12 +107,42 @@ class Gateway:
             forwarding=self.forwarding,
         )
         self.explain_page = ExplainPage(self.router, self.pool, self.renderers)
-        self._render_pool, self._threads = _render_threads(config, self.metrics)
-        self._probe_threads = Threads(threads=1, queue=4096, deadline=PROBE_DEADLINE_S)
-        prover = Prover(config, self.renderers, self._probe_threads, self.fingerprints)
-        self.proving = Proving(config, prover, self.monitor.facts)
+        self._prepare_rendering(config)
         self.metrics.watch(Gauges(self.pool, self.indexes, self.forwarding).read)
         self.metrics.watch(encoder_counters(lambda: self.renderers.loaded))
+        self._look_after(config)
+
+    def _prepare_rendering(self, config: Config) -> None:
+        """What renders, and what proves that workers render alike."""
+        renderers = self.renderers
+        self._render_pool = RenderPool.of(config, self.metrics)
+        self._threads = endpoint_threads(config)
+        self._probe_threads = Threads(threads=1, queue=4096, deadline=PROBE_DEADLINE_S)
+        self.render_services = RenderServices(
+            config, self.pool, renderers, self.monitor.max_model_len
+        )
+        self.fingerprints = Fingerprints(
+            config,
+            loaded=lambda: renderers.loaded,
+            find=lambda model: renderers.find(model, model),
+        )
+        prover = Prover(config, renderers, self._probe_threads, self.fingerprints)
+        self.proving = Proving(config, prover, self.monitor.facts)
+
+    def _look_after(self, config: Config) -> None:
+        """What comes and goes with workers, and how much is taken on."""
+        self._keeper = Keeper(self.metrics)
+        self._health = HealthChecks(config, self.pool, self.metrics)
+        self.fleet = Fleet(
+            self.pool,
+            work=self._work_for,
+            came=self.ingest.came,
+            went=self._worker_went,
+            keeper=self._keeper,
+        )
+        self.admission = Admission(config, self.pool, self.metrics)
+        self.room = Room(config.max_bodies)
+        self.leaving = False
 
     async def start(self) -> web.Application:
         """Contact the workers once, start the background; the application to serve."""
@@ -133,6 +158,10 @@ class Gateway:
         """End the background, close every socket."""
         await self._stack.aclose()
 
+    def leave(self) -> None:
+        """It will stop: nothing more should be sent here, but all is still served."""
+        self.leaving = True
+
     @property
     def busy(self) -> bool:
         """Whether a thread still renders."""
@@ -145,7 +174,9 @@ class Gateway:
         stack.callback(self._probe_threads.close)
         stack.callback(self.ingest.close)
         stack.callback(self.fingerprints.close)
-        session = await stack.enter_async_context(aiohttp.ClientSession())
+        connector = aiohttp.TCPConnector(limit=0)  # a limit would starve a large fleet
+        session = aiohttp.ClientSession(connector=connector)
+        self._session = await stack.enter_async_context(session)
         self.upstreams = Upstreams(
             timeouts=Timeouts(
                 connect_s=config.connect_timeout,
@@ -154,36 +185,44 @@ class Gateway:
             )
         )
         stack.push_async_callback(self.upstreams.close)
-        await self.monitor.first_round(session, FIRST_ROUND_S)
+        await self.monitor.first_round(self._session, FIRST_ROUND_S)
         self._first_round_over = True
         for worker in self.pool.workers:
             self._settle(worker)
-        await stack.enter_async_context(_running(self._background(session)))
+        await stack.enter_async_context(running(self._background()))
         return self.application(self.upstreams)
 
-    async def _background(self, session: aiohttp.ClientSession) -> None:
+    async def _background(self) -> None:
         blockers = BlockerLog(self.pool, self.forwarding)
         housekeeping = Housekeeping(self.pool, self.indexes, self.metrics, blockers)
+        work: dict[str, Work] = {
+            "housekeeping": housekeeping.run,
+            "lag": housekeeping.watch_loop,
+            "ingest": self.ingest.run,
+            "fingerprints": self.fingerprints.run,
+        }
+        path = self.config.workers_file
+        if path is not None:
+            work["workers file"] = WorkersFile(path, self.fleet, self._filed).watch
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._kept("housekeeping", housekeeping.run))
-            tasks.create_task(self._kept("lag", housekeeping.watch_loop))
-            tasks.create_task(self._kept("ingest", self.ingest.run))
-            tasks.create_task(self._kept("fingerprints", self.fingerprints.run))
-            for worker in self.pool.workers:
-                watch = functools.partial(self.monitor.watch, session, worker)
-                tasks.create_task(self._kept(f"contact with {worker.url}", watch))
-                prove = functools.partial(self.proving.watch, session, worker)
-                tasks.create_task(self._kept(f"proof of {worker.url}", prove))
+            tasks.create_task(self.fleet.run())
+            for name, run in work.items():
+                tasks.create_task(self._keeper.keep(name, run))
 
-    async def _kept(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Keep `work` going: a fault of ours in it is logged, and it starts anew."""
-        while True:
-            try:
-                await work()
-            except Exception:
-                log.exception("%s failed and starts anew", name)
-                self.metrics.errors.labels("background").inc()
-            await asyncio.sleep(AFTER_FAULT_S)
+    def _work_for(self, worker: Worker) -> dict[str, Work]:
+        """What goes on for one worker, for as long as it is there."""
+        session, url = self._session, worker.url
+        return {
+            f"contact with {url}": partial(self.monitor.watch, session, worker),
+            f"proof of {url}": partial(self.proving.watch, session, worker),
+            f"health of {url}": partial(self._health.watch, session, worker),
+        }
+
+    def _worker_went(self, worker: Worker) -> None:
+        self.ingest.went(worker)
+        self.monitor.facts.pop(worker.url, None)
+        self.accounts.forget(worker.url)
+        self.metrics.forget(worker.url)
 
     def application(
         self, upstreams: Upstreams, *, stall_s: float = STALL_S
@@ -214,29 +253,30 @@ class Gateway:
             server_info=self._server_info,
             metrics=self.metrics,
             responses=self.accounts.responses,
+            admission=self.admission,
+            room=self.room,
+            leaving=lambda: self.leaving,
         )
         # Bodies have their own limit (gateway.body); aiohttp's would cut them first.
         app = web.Application(client_max_size=0)
         if self.config.render_endpoints and self.config.render != "never":
-            self._add_render_routes(app)
-        handlers.add_to(Guard(app, self.metrics))
+            endpoints = RenderEndpoints.of_gateway(
+                self.config, self.render_services, self._threads, self.metrics
+            )
+            flat = self.config.render_dialect == "trtllm"
+            endpoints.add_render_routes(Guard(app, self.metrics, flat=flat))
+        guard = Guard(app, self.metrics)
+        WorkerRoutes(
+            self.fleet,
+            self.pool,
+            check=handlers.check_admin,
+            page=lambda: self.admin.workers(),
+        ).add_to(guard)
+        handlers.add_to(guard)
         return app
 
     def _server_info(self) -> dict[str, Any]:
         return server_info.of_gateway(self.render_services, self.fingerprints)
-
-    def _add_render_routes(self, app: web.Application) -> None:
-        dialect = self.config.render_dialect
-        endpoints = RenderEndpoints(
-            self.render_services,
-            dialect=dialect,
-            threads=self._threads,
-            # A larger body would hold up the event loop when it is decoded.
-            max_body=min(self.config.max_render_bytes, self.config.max_body),
-            metrics=self.metrics,
-        )
-        guard = Guard(app, self.metrics, flat=dialect == "trtllm")
-        endpoints.add_render_routes(guard)
 
     def _worker_changed(self, worker: Worker, before: WorkerState) -> None:
         if self._first_round_over:
@@ -253,31 +293,3 @@ class Gateway:
         states = {worker.state for worker in self.pool.workers}
         self._was_ready = self._was_ready or WorkerState.ready in states
         return not self._was_ready
-
-
-@contextlib.asynccontextmanager
-async def _running(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """`work` as a task, cancelled at the end."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-
-
-def _render_threads(config: Config, metrics: Metrics) -> tuple[RenderPool, Threads]:
-    """The threads that render for routing, and those of the render endpoints."""
-    for_routing = RenderPool(
-        threads=config.render_threads,
-        queue=config.render_queue,
-        deadline=config.render_deadline,
-        max_bytes=config.max_render_bytes,
-        metrics=metrics,
-    )
-    for_endpoints = Threads(
-        threads=config.render_threads,
-        queue=config.render_queue,
-        deadline=DEADLINE_S,
-    )
-    return for_routing, for_endpoints

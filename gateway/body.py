@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from aiohttp import StreamReader, web
 
 from gateway.errors import BadFraming, BodyTooLarge, ClientGone, ExpectationFailed
+from gateway.room import Share
 from gateway.server import ClientConnection
 
 STALL_S = 60.0
@@ -26,20 +27,26 @@ async def leave_expect(request: web.Request) -> None:
     """An ``expect_handler`` that leaves the answer to `read` and `stream`."""
 
 
-async def read(request: web.Request, max_bytes: int) -> bytes:
-    """The whole body, as it came.
+async def read(
+    request: web.Request, max_bytes: int, share: Share | None = None
+) -> bytes:
+    """The whole body, as it came; held in `share`, if it is to be.
 
-    Raises BodyTooLarge above `max_bytes` (by its announced length before anything is
+    Raises Overloaded where there is no room for it, BodyTooLarge above `max_bytes` (by its announced length before anything is
     read), BadFraming where it is cut short or badly framed, ExpectationFailed.
     """
     if request.content.is_eof():  # it came with its head, as small bodies do
         _begin(request, max_bytes)
         body = request.content.read_nowait()
-        if len(body) <= max_bytes:
-            return body
-        raise _too_large(max_bytes)
+        if len(body) > max_bytes:
+            raise _too_large(max_bytes)
+        if share is not None:
+            share.take(len(body))
+        return body
     body_so_far = io.BytesIO()  # joining 100 MB at the end would hold the event loop
     async for piece in stream(request, max_bytes):
+        if share is not None:
+            share.take(len(piece))
         body_so_far.write(piece)
     return body_so_far.getvalue()
 

@@ -105,7 +105,7 @@ def parser(command: str) -> argparse.ArgumentParser:
 
 def _serve(arguments: argparse.Namespace) -> int:
     config = read(Config, arguments)
-    if not config.workers:
+    if not config.workers and config.workers_file is None:
         raise ConfigError("--workers URL[,URL...] is missing")
     _log(config)
     from gateway.app import Gateway

@@ -1,16 +1,18 @@
 """The configuration of the front door: one frozen record, each option declared once.
 
-What the render server has, too, is declared in shared_config.py.
+How it treats workers and clients is declared in proxy_config.py; what the render
+server has, too, in shared_config.py.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 from gateway.errors import ConfigError
+from gateway.memory import memory_bytes
 from gateway.options import MIB, MINUTES, SECONDS, option
-from gateway.shared_config import Port, SharedConfig
+from gateway.proxy_config import ProxyConfig
+from gateway.shared_config import Port
 from gateway.values import (
     EventEndpoint,
     EventTopic,
@@ -33,19 +35,7 @@ Policy = Literal[
 ]
 
 
-CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
-
-
-def memory_bytes(container_limit: Path = CONTAINER_LIMIT) -> int:
-    """The memory of this machine, or of the container if that may use less."""
-    machine: int = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        return min(machine, int(container_limit.read_text()))
-    except (OSError, ValueError):  # no such file, or "max"
-        return machine
-
-
-class Config(SharedConfig, frozen=True, kw_only=True):
+class Config(ProxyConfig, frozen=True, kw_only=True):
     """What `kv-gateway` does, decided at start and never changed."""
 
     workers: Annotated[
@@ -56,6 +46,14 @@ class Config(SharedConfig, frozen=True, kw_only=True):
             parse=worker_urls,
         ),
     ] = ()
+    workers_file: Annotated[
+        Path | None,
+        option(
+            "file that names further workers, TOML or JSON, read again when it changes",
+            metavar="FILE",
+            parse=Path,
+        ),
+    ] = None
     model: Annotated[
         tuple[tuple[str | None, str], ...],
         option(
@@ -187,24 +185,6 @@ class Config(SharedConfig, frozen=True, kw_only=True):
             "cannot tell"
         ),
     ] = False
-    connect_timeout: Annotated[
-        float,
-        option("seconds to connect to a worker", metavar="SECONDS", parse=positive),
-    ] = 5 * SECONDS
-    first_byte_timeout: Annotated[
-        float,
-        option(
-            "seconds until a worker's answer begins", metavar="SECONDS", parse=positive
-        ),
-    ] = 10 * MINUTES
-    idle_timeout: Annotated[
-        float,
-        option(
-            "seconds of silence within a worker's answer",
-            metavar="SECONDS",
-            parse=positive,
-        ),
-    ] = 5 * MINUTES
     proxy_path: Annotated[
         tuple[str, ...],
         option(

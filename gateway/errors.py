@@ -8,11 +8,13 @@
     |- Forbidden 403               own routes from elsewhere
     |- NotFound 404                no such route, or one that is closed
     |- MethodNotAllowed 405
+    |- Conflict 409                what is to be added is there
     |- BodyTooLarge 413
     |- HeadTooLarge 431
     |- ExpectationFailed 417       an ``Expect`` other than 100-continue
     |- InternalError 500           a bug of the gateway
     |- NoWorker 503                nobody to send to
+    |- Overloaded 503              as much is taken on as may be
     |- RenderBusy 503              a render route with too much to do
     |- RenderTimeout 504           a rendering that took too long
     |- UpstreamFailed 502          the worker broke the exchange
@@ -145,6 +147,14 @@ class MethodNotAllowed(GatewayError):
     code = "method_not_allowed"
 
 
+class Conflict(GatewayError):
+    """What is to be added is there already."""
+
+    status = 409
+    type = "invalid_request_error"
+    code = "conflict"
+
+
 class BodyTooLarge(GatewayError):
     """The client's body is above the limit; the rest of it is not read."""
 
@@ -182,6 +192,17 @@ class NoWorker(GatewayError):
     status = 503
     type = "service_unavailable"
     code = "no_worker"
+
+    def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(message, headers=[("Retry-After", str(retry_after_s))])
+
+
+class Overloaded(GatewayError):
+    """The gateway, or all workers, have as much as they may. With ``Retry-After``."""
+
+    status = 503
+    type = "service_unavailable"
+    code = "overloaded"
 
     def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
         super().__init__(message, headers=[("Retry-After", str(retry_after_s))])

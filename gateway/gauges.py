@@ -53,17 +53,29 @@ class Gauges:
             "Uncached prompt tokens in flight, until their first token",
             labels=("worker",),
         )
+        rates = GaugeMetricFamily(
+            PREFIX + "prefill_tokens_per_second",
+            "Prompt tokens a worker prefills per second, learnt or given",
+            labels=("worker",),
+        )
         states = GaugeMetricFamily(
             PREFIX + "worker_state",
             "1 for the state a worker is in",
             labels=("worker", "state"),
         )
+        returns = CounterMetricFamily(
+            PREFIX + "worker_returns",
+            "How often a worker was used again after it had failed",
+            labels=("worker",),
+        )
         for worker in self._pool.workers:
+            returns.add_metric([worker.url], worker.returns)
             requests.add_metric([worker.url], worker.inflight_requests)
             tokens.add_metric([worker.url], worker.inflight_tokens)
+            rates.add_metric([worker.url], worker.rate.tokens_per_s)
             for state in WorkerState:
                 states.add_metric([worker.url, state], worker.state is state)
-        yield from (requests, tokens, states)
+        yield from (requests, tokens, rates, states, returns)
 
     def _blockers(self) -> Metric:
         blocked = GaugeMetricFamily(

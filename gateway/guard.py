@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
@@ -62,6 +62,14 @@ class Guard:
             self._route(name, path, handler, endpoint)
         if alone and method != "*":
             self._route("*", path, _wrong_method(method), endpoint)
+
+    def add_methods(
+        self, path: str, handlers: Mapping[str, Handler], endpoint: str
+    ) -> None:
+        """A route with a handler for each method; any other method is refused."""
+        for method, handler in handlers.items():
+            self.add(method, path, handler, endpoint, alone=False)
+        self._route("*", path, _wrong_method(", ".join(handlers)), endpoint)
 
     def or_else(self, fallback: Handler, endpoint: str) -> None:
         """Have it answer what aiohttp finds no route for (``*``, ``host:port``)."""

@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from gateway import answers
+from gateway import access, answers
 from gateway import body as bodies
-from gateway.access import asked_path, check_admin, is_proxied
+from gateway.access import asked_path, is_proxied
 from gateway.admin import Admin
+from gateway.admission import Admission
 from gateway.config import Config
 from gateway.describe import (
     ENCODED_BODY,
@@ -19,7 +20,7 @@ from gateway.describe import (
     Describer,
     kind_of,
 )
-from gateway.errors import BadRequest, NotFound
+from gateway.errors import BadRequest, NotFound, Overloaded
 from gateway.explain_page import ExplainPage
 from gateway.guard import Guard
 from gateway.headers import target
@@ -28,6 +29,7 @@ from gateway.outgoing import Outgoing
 from gateway.peek import Peeked, peek
 from gateway.prompt import Kind
 from gateway.proxy import Proxy
+from gateway.room import Room, Share
 from gateway.session import session_of
 from gateway.stored_responses import StoredResponses, named_in
 from router.request import RouteRequest
@@ -60,6 +62,9 @@ class Handlers:
         server_info: Callable[[], Mapping[str, Any]],
         metrics: Metrics,
         responses: StoredResponses,
+        admission: Admission,
+        room: Room,
+        leaving: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
@@ -70,6 +75,9 @@ class Handlers:
         self._server_info = server_info
         self._metrics = metrics
         self._stored = responses
+        self._admission = admission
+        self._room = room
+        self._leaving = leaving
         self._clock = clock
 
     def add_to(self, guard: Guard) -> None:
@@ -85,7 +93,6 @@ class Handlers:
             "/ready": (self._ready, "ready"),
             "/metrics": (self._exposition, "metrics"),
             "/server_info": (self._info, "server_info"),
-            "/gateway/workers": (self._workers, "workers"),
             "/gateway/index": (self._index, "index"),
         }
         for path, (handler, endpoint) in post.items():
@@ -114,21 +121,32 @@ class Handlers:
         self, request: web.Request, identity: bytes, endpoint: str
     ) -> web.StreamResponse:
         begun = self._clock()
-        body = await bodies.read(request, self._config.max_body)
-        described = await self._describe(request, body, ROUTED[endpoint])
-        outgoing = msgspec.structs.replace(
-            _outgoing(request, identity, endpoint, body, len(body), begun),
-            uncompared=described.uncompared,
-            ids=described.ids,
-            stored=endpoint == RESPONSES,
-        )
-        return await self._forward(request, outgoing, described.route)
+        with self._room.share() as share:
+            body = await self._read(request, share)
+            described = await self._describe(request, body, ROUTED[endpoint])
+            outgoing = msgspec.structs.replace(
+                _outgoing(request, identity, endpoint, body, len(body), begun),
+                uncompared=described.uncompared,
+                ids=described.ids,
+                stored=endpoint == RESPONSES,
+                share=share,
+            )
+            del body  # it need not be held for as long as its answer streams
+            return await self._forward(request, outgoing, described.route)
+
+    async def _read(self, request: web.Request, share: Share) -> bytes:
+        try:
+            return await bodies.read(request, self._config.max_body, share)
+        except Overloaded:
+            self._metrics.refused.labels("bodies").inc()
+            raise
 
     async def _forward(
         self, request: web.Request, outgoing: Outgoing, route: RouteRequest
     ) -> web.StreamResponse:
         if route.not_rendered is not None:
             self._metrics.not_rendered.labels(route.not_rendered).inc()
+        await self._admission.admit(route)
         return await self._proxy.forward(request, outgoing, route)
 
     async def _describe(
@@ -164,10 +182,20 @@ class Handlers:
         path = asked_path(target(request.raw_path))
         if not is_proxied(path, self._config.proxy_path):
             raise NotFound("there is no such route here")
+        with self._room.share() as share:
+            outgoing, peeked = await self._outgoing_other(request, identity, share)
+            length = outgoing.length or 0
+            route = self._describer.unrendered(length, peeked, OTHER_ENDPOINT)
+            route = self._addressed(request, peeked, route)
+            return await self._forward(request, outgoing, route)
+
+    async def _outgoing_other(
+        self, request: web.Request, identity: bytes, share: Share
+    ) -> tuple[Outgoing, Peeked]:
         begun = self._clock()
         limit, length = self._config.max_body, bodies.length(request)
         if length != 0 and request.content_type == "application/json":
-            body = await bodies.read(request, limit)
+            body = await self._read(request, share)
             peeked = await peek(body)
             outgoing = _outgoing(request, identity, OTHER, body, len(body), begun)
         else:
@@ -175,10 +203,8 @@ class Handlers:
             bodies.refuse_announced(request, limit)  # before a worker hears of it
             stream = bodies.stream(request, limit) if length != 0 else b""
             outgoing = _outgoing(request, identity, OTHER, stream, length, begun)
-        outgoing = msgspec.structs.replace(outgoing, uncompared=peeked.uncompared)
-        route = self._describer.unrendered(outgoing.length or 0, peeked, OTHER_ENDPOINT)
-        route = self._addressed(request, peeked, route)
-        return await self._forward(request, outgoing, route)
+        named = {"uncompared": peeked.uncompared, "share": share}
+        return msgspec.structs.replace(outgoing, **named), peeked
 
     async def _models(
         self, request: web.Request, identity: bytes
@@ -191,11 +217,16 @@ class Handlers:
         return answers.json({"status": "ok"}, identity)
 
     async def _ready(self, request: web.Request, identity: bytes) -> web.StreamResponse:
-        if self._admin.ready():
+        problem = self._unready()
+        if problem is None:
             return answers.json({"status": "ready"}, identity)
-        return answers.json(
-            {"status": "no worker has answered yet"}, identity, status=503
-        )
+        return answers.json({"status": problem}, identity, status=503)
+
+    def _unready(self) -> str | None:
+        """Why nothing more should be sent here, if so."""
+        if self._leaving():
+            return "leaving"
+        return None if self._admin.ready() else "no worker has answered yet"
 
     async def _exposition(
         self, request: web.Request, identity: bytes
@@ -205,20 +236,14 @@ class Handlers:
     async def _info(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         return answers.json(self._server_info(), identity)
 
-    async def _workers(
-        self, request: web.Request, identity: bytes
-    ) -> web.StreamResponse:
-        self._check_admin(request)
-        return answers.json(self._admin.workers(), identity)
-
     async def _index(self, request: web.Request, identity: bytes) -> web.StreamResponse:
-        self._check_admin(request)
+        self.check_admin(request)
         return answers.json(self._admin.index(), identity)
 
     async def _explain(
         self, request: web.Request, identity: bytes
     ) -> web.StreamResponse:
-        self._check_admin(request)
+        self.check_admin(request)
         body = await bodies.read(request, self._config.max_body)
         peeked = await peek(body)
         if peeked.problem is not None:
@@ -231,11 +256,12 @@ class Handlers:
         page = self._explain_page.explain(route, described.rendered)
         return answers.json(page, identity)
 
-    def _check_admin(self, request: web.Request) -> None:
+    def check_admin(self, request: web.Request) -> None:
+        """Raise Forbidden or Unauthorized where it may not see /gateway."""
         peername = request.transport and request.transport.get_extra_info("peername")
         peer = peername[0] if isinstance(peername, tuple) else None
         authorization = request.headers.get("Authorization")
-        check_admin(peer, authorization, self._config.admin_key)
+        access.check_admin(peer, authorization, self._config.admin_key)
 
 
 def _outgoing(

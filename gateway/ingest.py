@@ -30,7 +30,10 @@ class Ingest:
         self._drainer = Drainer(self.owners, config.worker_api_key)
         self._looks: dict[str, Callable[[], None]] = {}
         self.listener: Listener | None = None
-        topics = Topics(event_topics(config), [worker.url for worker in pool.workers])
+        self._pool = pool
+        self._topics = topics = Topics(
+            event_topics(config), [worker.url for worker in pool.workers]
+        )
         if config.kv_events_bind is not None:
             self.listener = Listener(
                 config.kv_events_bind,
@@ -57,6 +60,20 @@ class Ingest:
         look = self._looks.get(worker.url)
         if look is not None:
             look()
+
+    def came(self, worker: Worker) -> None:
+        """A worker was added: its events may come to the gateway's own socket."""
+        self._topics.know(worker.url for worker in self._pool.workers)
+        if self.listener is not None:
+            self.listener.expect_declared()
+
+    def went(self, worker: Worker) -> None:
+        """A worker was taken out, and its tasks have ended."""
+        self._topics.know(worker.url for worker in self._pool.workers)
+        self._looks.pop(worker.url, None)
+        if self.listener is not None:
+            self.listener.forget(worker)
+        self.owners.forget(worker)
 
     def follow(
         self,

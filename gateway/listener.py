@@ -76,6 +76,14 @@ class Listener:
             if worker is not None:
                 self._owners.listen(worker)
 
+    def forget(self, worker: Worker) -> None:
+        """The worker is gone."""
+        self._heard.pop(worker.url, None)
+        for key in [key for key in self._streams if key[0] == worker.url]:
+            stream = self._streams.pop(key)
+            self._turns.pop(stream, None)
+            self._fed.discard(stream)
+
     async def run(self) -> None:
         """Bind, and hand what comes to the feeds, until cancelled."""
         socket = self._sockets.context.socket(zmq.SUB)

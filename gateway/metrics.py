@@ -177,6 +177,17 @@ class Metrics(ServerMetrics):
         self.upstream_failures = self._counter(
             "upstream_failures", "Exchanges a worker did not finish", ("worker", "kind")
         )
+        self.refused = self._counter(
+            "refused", "Requests refused as there were too many", ("reason",)
+        )
+        self.attempts = self._counter(
+            "attempts",
+            "Requests sent to a worker, by what came of it: answered, busy, or why not",
+            ("worker", "outcome"),
+        )
+        self.health_checks = self._counter(
+            "health_checks", "Health checks of workers", ("worker", "result")
+        )
         self.client_disconnects = self._count(
             "client_disconnects", "Clients that left before their answer ended"
         )
@@ -184,12 +195,19 @@ class Metrics(ServerMetrics):
             "client_ranks_dropped", "Data-parallel rank headers of clients, dropped"
         )
 
+    def forget(self, url: str) -> None:
+        """A worker is gone: its series are dropped."""
+        for metric in vars(self).values():
+            if isinstance(metric, Labelled):
+                metric.forget(url)
+
 
 class Labelled(Generic[M]):
     """A metric with labels that looks up each series once: it is done all the time."""
 
     def __init__(self, metric: M) -> None:
         self._metric: M = metric
+        self._by_worker = metric._labelnames[:1] == ("worker",)
         self._series: dict[tuple[str, ...], M] = {}
 
     def labels(self, *values: str) -> M:
@@ -198,6 +216,13 @@ class Labelled(Generic[M]):
         if series is None:
             series = self._series[values] = self._metric.labels(*values)
         return series
+
+    def forget(self, worker: str) -> None:
+        """Drop the series of a worker, where there is one for each."""
+        if self._by_worker:
+            for values in [values for values in self._series if values[0] == worker]:
+                del self._series[values]
+                self._metric.remove(*values)
 
 
 class _One(CollectorRegistry):

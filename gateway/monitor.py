@@ -150,7 +150,7 @@ class Monitor:
         worker.can_pin_ranks = engine in RANK_PINNING_ENGINES
         self._ingest.owners.learn(worker, facts)
         if before is None or worker.state is not WorkerState.ready:
-            self._pool.answered(worker)
+            self._pool.contacted(worker)
 
 
 def _with_what_was_told(facts: WorkerFacts, before: WorkerFacts | None) -> WorkerFacts:

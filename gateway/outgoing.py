@@ -10,6 +10,7 @@ import msgspec
 
 from gateway.headers import RawHeaders, first, to_worker
 from gateway.prompt import Ids
+from gateway.room import Share
 from gateway.upstream import UpstreamRequest
 from router.decision import Decision
 
@@ -37,6 +38,17 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its answer may be a response that the worker keeps."""
     ids: dict[str, Ids] = {}
     """Token ids that may go along, by the profile of the worker; until answered."""
+
+    share: Share | None = None
+    """Its part of the memory for bodies; until answered."""
+
+    def answered(self) -> None:
+        """It is not sent again: what is long need not be kept while it streams."""
+        self.ids.clear()
+        if self.repeatable:
+            msgspec.structs.force_setattr(self, "body", b"")
+        if self.share is not None:
+            self.share.release()
 
     @property
     def repeatable(self) -> bool:

@@ -89,6 +89,16 @@ class Owners:
         known = worker.knowledge.get(rank)
         return known.feed if known is not None else None
 
+    def forget(self, worker: Worker) -> None:
+        """The worker is gone, and what is known of its cache with it."""
+        url = worker.url
+        for rank in list(worker.knowledge):
+            self._opened.pop((url, rank), None)
+            worker.knowledge.pop(rank).feed.retire()
+        for known in (self._starts, self._facts, self._seen):
+            known.pop(url, None)
+        self._listened.discard(url)
+
     def _settle_known(self, worker: Worker) -> None:
         facts = self._facts.get(worker.url)
         if facts is not None:

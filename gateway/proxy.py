@@ -70,7 +70,7 @@ class Proxy:
             route = _at_clients_rank(route, outgoing)
         attempt = await self._answered(outgoing, route)
         account = attempt.account
-        outgoing.ids.clear()  # long ones need not be kept for as long as a stream lasts
+        outgoing.answered()
         try:
             response = await relay(
                 request,

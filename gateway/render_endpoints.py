@@ -14,10 +14,12 @@ from aiohttp import web
 
 from gateway import answers
 from gateway import body as bodies
+from gateway.config import Config
 from gateway.errors import RenderBusy, RenderTimeout
 from gateway.guard import Guard, Handler
 from gateway.headers import sent_request_id
 from gateway.metrics import ServerMetrics
+from gateway.shared_config import SharedConfig
 from gateway.threads import Late, QueueFull, Threads
 from render import RenderRefused, RenderService
 from render.refused import Dialect
@@ -52,6 +54,13 @@ class Services(Protocol):
         ...
 
 
+def endpoint_threads(config: SharedConfig) -> Threads:
+    """The threads that render for these endpoints."""
+    return Threads(
+        threads=config.render_threads, queue=config.render_queue, deadline=DEADLINE_S
+    )
+
+
 class RenderEndpoints:
     """The handlers of the render endpoints. Its `threads` render, within a deadline."""
 
@@ -71,6 +80,24 @@ class RenderEndpoints:
         self._max_body = max_body
         self._metrics = metrics
         self._clock = clock
+
+    @classmethod
+    def of_gateway(
+        cls,
+        config: Config,
+        services: Services,
+        threads: Threads,
+        metrics: ServerMetrics,
+    ) -> "RenderEndpoints":
+        """Those of the front door."""
+        return cls(
+            services,
+            dialect=config.render_dialect,
+            threads=threads,
+            # A larger body would hold up the event loop when it is decoded.
+            max_body=min(config.max_render_bytes, config.max_body),
+            metrics=metrics,
+        )
 
     def add_render_routes(self, guard: Guard) -> None:
         """The routes that render what an inference route would be sent."""

@@ -33,6 +33,7 @@ class RenderServer:
         self.fingerprints = Fingerprints(
             config, loaded=lambda: [renderer], find=lambda _: renderer
         )
+        self.leaving = False
         self._learning: asyncio.Task[None] | None = None
         self.threads = Threads(
             threads=config.render_threads,
@@ -56,7 +57,7 @@ class RenderServer:
             metrics=self.metrics,
         )
         anyone.add("GET", "/health", _saying({"status": "ok"}), "health")
-        anyone.add("GET", "/ready", _saying({"status": "ready"}), "ready")
+        anyone.add("GET", "/ready", self._ready, "ready")
         endpoints.add_render_routes(guard)
         endpoints.add_tokenizer_routes(guard)
         guard.add("GET", "/v1/models", _saying(self.service.models()), "models")
@@ -65,6 +66,10 @@ class RenderServer:
         guard.add("*", r"/{path:[\s\S]*}", _nothing, "other")
         guard.or_else(_nothing, "other")
         return app
+
+    def leave(self) -> None:
+        """It will stop: nothing more should be sent here."""
+        self.leaving = True
 
     async def stop(self) -> None:
         """Stop rendering; what is being rendered is left to end by itself."""
@@ -86,6 +91,11 @@ class RenderServer:
     def _check_key(self, request: web.Request) -> None:
         if self.config.api_key is not None:
             check_api_key(request.headers.get("Authorization"), self.config.api_key)
+
+    async def _ready(self, request: web.Request, identity: bytes) -> web.Response:
+        if self.leaving:
+            return answers.json({"status": "leaving"}, identity, status=503)
+        return answers.json({"status": "ready"}, identity)
 
     async def _server_info(self, request: web.Request, identity: bytes) -> web.Response:
         fingerprint = self.fingerprints.of(self.service.renderer)

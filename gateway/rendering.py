@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
+from gateway.config import Config
 from gateway.metrics import Metrics
 from gateway.threads import Late, QueueFull, Threads
 from render import Unrenderable
@@ -44,6 +45,17 @@ class RenderPool:
         self._threads = Threads(threads=threads, queue=queue, deadline=deadline)
         self._max_bytes = max_bytes
         self._metrics = metrics
+
+    @classmethod
+    def of(cls, config: Config, metrics: Metrics) -> "RenderPool":
+        """As configured."""
+        return cls(
+            threads=config.render_threads,
+            queue=config.render_queue,
+            deadline=config.render_deadline,
+            max_bytes=config.max_render_bytes,
+            metrics=metrics,
+        )
 
     async def run(self, work: Callable[[], T], size: int) -> T:
         """`work` on a body of `size` bytes, done in a thread; raises NotRendered.

@@ -1,4 +1,9 @@
-"""A server of ours as a process: on one port, until a signal."""
+"""A server of ours as a process: on one port, until a signal.
+
+After a SIGTERM it says that it is not ready, and serves on for a while, as others
+need time to see that. Then it takes no more connections, and gives open requests time
+to end.
+"""
 
 import asyncio
 import gc
@@ -17,6 +22,8 @@ from gateway.listening import listen, take_port, url_of
 from gateway.server import make_runner
 from gateway.shared_config import SharedConfig
 
+log = logging.getLogger(__name__)
+
 SWITCH_S = 0.001
 YOUNG_OBJECTS = 20_000
 FILES = 65_536
@@ -28,6 +35,10 @@ class Server(Protocol):
 
     async def start(self) -> web.Application:
         """Begin; the application to serve."""
+        ...
+
+    def leave(self) -> None:
+        """Say that it will stop, to whoever asks whether it is ready."""
         ...
 
     async def stop(self) -> None:
@@ -82,27 +93,40 @@ def shorten_pauses() -> None:
 async def _serve(
     server: Server, config: SharedConfig, sockets: list[socket.socket]
 ) -> None:
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        stopped.set()
-        for number in SIGNALS:  # a second signal ends at once what the first ends well
-            loop.remove_signal_handler(number)
-
-    for number in SIGNALS:
-        loop.add_signal_handler(number, stop)
+    told = _Signals()
     app = await server.start()
     try:
-        runner = make_runner(app, shutdown_s=config.shutdown_grace)
+        runner = make_runner(app, shutdown_s=config.drain_timeout)
         await runner.setup()
         try:
             print(f"ready {await _listen(runner, sockets)}", flush=True)  # noqa: T201 - for whoever started it
-            await stopped.wait()
+            await told.once.wait()
+            server.leave()
+            if told.first is signal.SIGTERM:  # who sends others may stop sending now
+                await asyncio.sleep(config.drain_delay)
+            log.info("open requests have %g s to end", config.drain_timeout)
         finally:
             await runner.cleanup()
     finally:
         await server.stop()
+
+
+class _Signals:
+    """Notes the first signal; the second has its usual effect, which is the end."""
+
+    def __init__(self) -> None:
+        self.first: signal.Signals | None = None
+        self.once = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._note, number)
+
+    def _note(self, number: signal.Signals) -> None:
+        log.info("%s: leaving", number.name)
+        self.first = number
+        self.once.set()
+        for other in SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(other)
 
 
 async def _listen(runner: web.AppRunner, sockets: list[socket.socket]) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.options import MIB, SECONDS, option
 from gateway.parser_names import reasoning_parser_name, tool_parser_name
-from gateway.values import fraction, json_object, port_number, positive, size, whole
+from gateway.values import fraction, json_object, port_number, seconds, size, whole
 
 Port = Annotated[
     int, option("port to listen on, 0 for any", metavar="N", parse=port_number)
@@ -126,14 +126,22 @@ class SharedConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_body: Annotated[
         int, option("largest request body; above: 413", metavar="BYTES", parse=size)
     ] = 128 * MIB
-    shutdown_grace: Annotated[
+    drain_delay: Annotated[
         float,
         option(
-            "seconds that open requests get to end after a SIGTERM",
+            "seconds after a SIGTERM during which all is served, but /ready is 503",
             metavar="SECONDS",
-            parse=positive,
+            parse=seconds,
         ),
-    ] = 10 * SECONDS
+    ] = 5 * SECONDS
+    drain_timeout: Annotated[
+        float,
+        option(
+            "seconds that open requests get to end then; a second signal ends at once",
+            metavar="SECONDS",
+            parse=seconds,
+        ),
+    ] = 20 * SECONDS
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], option("how much to log")
     ] = "info"

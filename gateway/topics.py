@@ -13,6 +13,10 @@ class Topics:
     def __init__(self, declared: Mapping[str, str], urls: Iterable[str]) -> None:
         """`declared` has a worker's URL by topic; `urls` are those of all workers."""
         self._declared = dict(declared)
+        self.know(urls)
+
+    def know(self, urls: Iterable[str]) -> None:
+        """These are the workers now."""
         self._by_address: dict[str, str] = {}
         by_host: dict[str, list[str]] = {}
         for url in urls:

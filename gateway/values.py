@@ -45,6 +45,14 @@ def positive(text: str) -> float:
     return value
 
 
+def seconds(text: str) -> float:
+    """A number of zero or above; ValueError."""
+    value = _number(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError("is no number of zero or above")
+    return value
+
+
 def whole(text: str) -> int:
     """A whole number above zero; ValueError."""
     if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:

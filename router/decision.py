@@ -25,6 +25,7 @@ NEVER_COMPUTED = frozenset({"connect", "stale", "busy", "status"})
 """Kinds of failure after which the prompt cannot be in the worker's cache."""
 
 BUSY_STATUSES = frozenset({429, 503})
+SERVER_ERRORS = 500
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +72,7 @@ class Decision:
         "_pool",
         "_prefill",
         "_reads_cache",
+        "_status",
         "best_hit_tokens",
         "hit_tokens",
         "hops",
@@ -119,6 +121,7 @@ class Decision:
         self._pool = pool
         self._on_usage = on_usage
         self._life = Life.decided
+        self._status = 0
 
     @property
     def worker(self) -> Worker:
@@ -138,22 +141,33 @@ class Decision:
 
     def sent(self) -> None:
         """The request is under way: its blocks will be where it goes."""
-        if self._reach(Life.sent) and self.memory is not None and self.rendering:
+        if not self._reach(Life.sent):
+            return
+        if self._prefill is not None:
+            self.worker.pulse.owe()
+        if self.memory is not None and self.rendering:
             self.memory.sent(self.rendering.hashes)
 
     def answered(self, status: int, retry_after_s: float | None = None) -> None:
         """The worker's status line is there. 429 and 503: it gets a rest."""
+        self._status = status
         if status in BUSY_STATUSES:
             self._pool.busy(self.worker, retry_after_s)
         else:
-            self._pool.answered(self.worker)
+            self._pool.answered(self.worker, status)
+
+    def heard(self) -> None:
+        """A piece of the answer came: a sign of life."""
+        self.worker.pulse.beats += 1
 
     def first_token(self) -> None:
         """The first event of the answer is there: the prefill is over."""
         self.sent()
         if self._reach(Life.first_token):
             self._booking.first_token()
+            self.heard()
             if self._prefill is not None:
+                self.worker.pulse.settle()
                 self._prefill.first_token()
             if isinstance(self.memory, Knowledge) and self.rendering:
                 self.memory.first_token(self.rendering.hashes)
@@ -164,6 +178,8 @@ class Decision:
         streamed = self._life is Life.first_token
         if self._reach(Life.ended):
             self._booking.release()
+            self._owe_nothing(streamed=streamed)
+            self._pool.finished(self.worker)
             self.outcome = self._compare(usage or Usage())
             if self._prefill is not None:
                 self._prefill.ended(self._uncached_tokens())
@@ -172,14 +188,17 @@ class Decision:
                 self._on_usage(usage)
 
     def failed(self, kind: str) -> None:
-        """The request ended without a whole answer.
+        """The request ended without a whole answer, or with one of an error.
 
-        `kind` is one word. "connect" and "reset" count against the worker; anything
-        else ("client", "timeout", "status", ...) does not.
+        `kind` is one word. "connect" and "reset" count against the worker, "timeout"
+        where nothing else comes from it; anything else ("client", ...) does not.
         """
         before = self._life
         if self._reach(Life.ended):
             self._booking.release()
+            self._tell_pool(kind)
+            if before is Life.sent:
+                self._owe_nothing(streamed=False)
             if self._prefill is not None:
                 self._prefill.ended(None)
             if before is Life.sent and kind in NEVER_COMPUTED:
@@ -188,8 +207,21 @@ class Decision:
                 self._tell_memory(None, computed=False)
             elif before is Life.first_token:
                 self._tell_memory(None, streamed=True)
-            if kind in WORKER_FAULTS:
-                self._pool.connect_failed(self.worker, kind)
+
+    def _tell_pool(self, kind: str) -> None:
+        """What a failure says of the worker."""
+        if kind in WORKER_FAULTS:
+            self._pool.failed(self.worker, kind)
+        elif kind == "timeout":
+            self._pool.timed_out(self.worker)
+        elif kind == "status" and self._status < SERVER_ERRORS:
+            self._pool.finished(self.worker)
+        self._pool.undecided(self.worker)
+
+    def _owe_nothing(self, *, streamed: bool) -> None:
+        """No first token is waited for any more."""
+        if self._prefill is not None and not streamed:
+            self.worker.pulse.settle()
 
     def _take_back(self) -> None:
         if self.memory is None or self.rendering is None:

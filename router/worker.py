@@ -3,7 +3,6 @@
 No connections here: the gateway contacts workers and writes down what it learnt.
 """
 
-import enum
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -15,22 +14,14 @@ from router.meter import PrefillMeter
 from router.models import ListedModel, ModelName
 from router.proof import NOT_ASKED, Blocker, Proof
 from router.rate import PrefillRate
+from router.standing import Standing
+from router.standing import WorkerState as WorkerState
 
 DEFAULT_BLOCK_SIZE = 16
 """Assumed until a worker says: what vLLM uses on its usual devices."""
 
 CONTENT_PIECES = 16_384
 """Raw-content pieces remembered per (worker, rank): four MiB of request text."""
-
-
-class WorkerState(enum.StrEnum):
-    """Whether a worker gets requests. See `router.pool` for how it changes."""
-
-    joining = "joining"
-    ready = "ready"
-    suspect = "suspect"
-    down = "down"
-    draining = "draining"
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,10 +48,10 @@ class WorkerId(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
 
 
-class Worker:
+class Worker(Standing):
     """One worker: its declaration, its state, its models, its ranks.
 
-    `state`, `reason`, `since` and the back-off belong to the WorkerPool; the rest is
+    Its standing belongs to the WorkerPool; the rest is
     written by whoever learns it. Tables by rank: `knowledge` (set by the gateway once
     it knows the cache), `ledgers` and `content_histories` (made on first use).
     """
@@ -70,13 +61,7 @@ class Worker:
     ) -> None:
         self.spec = spec
         self.url = spec.url
-        self.state = WorkerState.joining
-        self.reason = "not contacted yet"
-        self.since = clock()
-        self.failures = 0
-        self.retry_at = 0.0
-        self.on_trial = False
-        self.busy_until = 0.0
+        super().__init__(clock)
         self.listing: tuple[ListedModel, ...] = ()
         self.names: Mapping[str, ModelName] = {}
         self.engine = spec.engine

@@ -42,7 +42,7 @@ def fail(gateway: Gateway, worker: Worker, times: int) -> None:
     for _ in range(times):
         worker.retry_at = 0.0
         worker.on_trial = True
-        gateway.pool.connect_failed(worker, "refused")
+        gateway.pool.failed(worker, "refused")
 
 
 def state(worker: Worker) -> WorkerState:

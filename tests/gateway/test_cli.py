@@ -143,7 +143,7 @@ async def test_sigterm_ends_it_well() -> None:
     """One ready line; status 0 soon after the signal, though a stream is open."""
     async with RawWorker(_endless) as worker:
         words = ("--workers", worker.url, "--host", "127.0.0.1", "--port", "0")
-        context = serving(*words, "--shutdown-grace", "0.2")
+        context = serving(*words, "--drain-delay", "0", "--drain-timeout", "0.2")
         process, url = await asyncio.to_thread(context.__enter__)
         with process:
             async with RawClient(int(url.rpartition(":")[2])) as client:

@@ -107,7 +107,8 @@ ENDLESS = (
 def test_an_endless_rendering_does_not_keep_it(model_dir: Path) -> None:
     """SIGTERM ends it, whatever a thread is still at."""
     words = ("--model", str(model_dir), "--host", "127.0.0.1", "--port", "0",
-             "--trust-request-chat-template", "--shutdown-grace", "0.2")  # fmt: skip
+             "--trust-request-chat-template", "--drain-delay", "0",
+             "--drain-timeout", "0.2")  # fmt: skip
     with serving("render", *words) as (process, url):
         body = json.dumps({"messages": [{"role": "user", "content": "hi"}],
                            "chat_template": ENDLESS})  # fmt: skip

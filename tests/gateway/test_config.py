@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from gateway import values
-from gateway.config import Config, memory_bytes, worker_specs
+from gateway.config import Config, worker_specs
 from gateway.errors import ConfigError
+from gateway.memory import memory_bytes
 from gateway.options import add_arguments, markdown_table, options_of, read
 from gateway.values import worker_url
 

@@ -15,8 +15,7 @@ CHAT: dict[str, Any] = {
     "max_tokens": 4,
     "messages": [{"role": "user", "content": "hello"}],
 }
-OWN_GETS = ("/v1/models", "/health", "/ready", "/metrics", "/gateway/workers",
-            "/gateway/index")  # fmt: skip
+OWN_GETS = ("/v1/models", "/health", "/ready", "/metrics", "/gateway/index")
 OWN_POSTS = ("/v1/chat/completions", "/v1/completions", "/gateway/explain")
 DEAD = "http://127.0.0.1:1"
 

@@ -194,7 +194,7 @@ async def test_a_fault_of_ours_is_logged_and_watching_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A bug in the background costs neither the program nor the feeds for ever."""
-    monkeypatch.setattr("gateway.app.AFTER_FAULT_S", 0.05)
+    monkeypatch.setattr("gateway.background.AFTER_FAULT_S", 0.05)
     worker = await start_worker(WITH_EVENTS)
     gateway = await start_gateway(worker)
     real = gateway.gateway.pool.listed

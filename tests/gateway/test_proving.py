@@ -18,8 +18,9 @@ from gateway.contact import WorkerFacts
 from gateway.proving import Proving
 from render import Renderer
 from render.shape import FEATURES
-from router.pool import DOWN_AFTER, WorkerPool
+from router.pool import WorkerPool
 from router.proof import NOT_ASKED, Blocker, Proof
+from router.states import DOWN_AFTER
 from router.worker import Worker, WorkerSpec
 from simworker.options import SimOptions
 from tests.gateway.templates import OTHER, rendering
@@ -215,14 +216,14 @@ async def test_workers_that_are_away(steps: Steps) -> None:
     def fail() -> None:
         for _ in range(DOWN_AFTER):
             rig.worker.on_trial = True
-            rig.pool.connect_failed(rig.worker, "refused")
+            rig.pool.failed(rig.worker, "refused")
 
     rig.at(5.0, fail)
-    rig.at(30.0, lambda: seen.append(rig.worker.proof))
-    rig.at(30.0, lambda: rig.pool.answered(rig.worker))
-    await steps(rig, 31.0)
+    rig.at(40.0, lambda: seen.append(rig.worker.proof))
+    rig.at(40.0, lambda: rig.pool.answered(rig.worker))
+    await steps(rig, 41.0)
     assert seen == [NOT_ASKED]
-    assert rig.asked == [0.0, 30.0]
+    assert rig.asked == [0.0, 40.0]
     assert rig.worker.proof == DIFFERS
 
 
@@ -230,7 +231,7 @@ async def test_suspects_are_not_asked(steps: Steps) -> None:
     """One that failed to connect once keeps its proof until it is back, or down."""
     rig = Rig(BY_DIGEST, PROVEN)
     seen: list[Proof | Blocker] = []
-    rig.at(1.0, lambda: rig.pool.connect_failed(rig.worker, "refused"))
+    rig.at(1.0, lambda: rig.pool.failed(rig.worker, "refused"))
     rig.at(30.0, lambda: seen.append(rig.worker.proof))
     rig.at(30.0, lambda: rig.pool.answered(rig.worker))
     await steps(rig, 31.0)

@@ -159,7 +159,7 @@ async def test_a_broken_upload_is_no_failure_of_the_worker(
         assert state(gateway, fine) is WorkerState.ready
 
 
-@pytest.mark.parametrize("status", [b"400 Bad", b"404 Not Found", b"422 X", b"500 Y"])
+@pytest.mark.parametrize("status", [b"400 Bad", b"404 Not Found", b"422 X", b"501 Y"])
 async def test_errors_change_no_state(
     start_gateway: StartGateway, status: bytes
 ) -> None:

@@ -35,9 +35,14 @@ class Watch(Account):
     """
 
     def __init__(
-        self, accounts: Accounts, decision: Decision, begun: float, *, comparable: bool
+        self,
+        accounts: Accounts,
+        decision: Decision,
+        begun: float,
+        *,
+        uncompared: str | None,
     ) -> None:
-        super().__init__(accounts, decision, begun, comparable=comparable)
+        super().__init__(accounts, decision, begun, uncompared=uncompared)
         self.status = 0
         self.first_bytes = 0
         self.relayed = b""
@@ -80,9 +85,14 @@ class _Watches(Accounts):
         self._opened = opened
 
     def open(
-        self, decision: Decision, begun: float, *, comparable: bool = True
+        self,
+        decision: Decision,
+        begun: float,
+        *,
+        uncompared: str | None = None,
+        stored: bool = False,
     ) -> Account:
-        watch = Watch(self, decision, begun, comparable=comparable)
+        watch = Watch(self, decision, begun, uncompared=uncompared)
         self._opened.append(watch)
         return watch
 

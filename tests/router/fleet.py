@@ -48,9 +48,10 @@ class Fleet:
         policy: str = "kv_cache_aware",
         block_size: int = 16,
         events: bool = True,
+        checked: bool = False,
     ) -> None:
         self.clock = Clock()
-        self.pool = WorkerPool(clock=self.clock)
+        self.pool = WorkerPool(clock=self.clock, checked=checked)
         self.router = Router(self.pool, POLICIES[policy](random.Random(7), self.clock))
         self.indexes = Indexes(limit_bytes=256 * MIB)
         self._sequences: dict[tuple[str, int], int] = {}
@@ -169,3 +170,8 @@ def prompt(seed: int, tokens: int) -> list[int]:
     """Token ids that share no block with those of another seed."""
     rng = random.Random(seed)
     return [rng.randrange(150_000) for _ in range(tokens)]
+
+
+def urls(workers: Sequence[Worker]) -> list[str]:
+    """Their URLs, in order."""
+    return [worker.url for worker in workers]

@@ -49,12 +49,13 @@ def test_only_one_of_many_requests_tries_a_worker_after_its_back_off() -> None:
     fleet = Fleet(2)
     ids = prompt(1, 4_000)
     fleet.store("w1", ids)
-    fleet.pool.connect_failed(fleet.worker("w1"), "refused")
+    fleet.pool.failed(fleet.worker("w1"), "refused")
     fleet.clock += 1.0
     decisions = [fleet.router.decide(fleet.request(ids)) for _ in range(20)]
     assert [d.worker.url for d in decisions].count("w1") == 1
     assert decisions[0].worker.url == "w1"
     decisions[0].answered(200)
+    decisions[0].finished(None)
     assert fleet.worker("w1").state is WorkerState.ready
     assert fleet.router.decide(fleet.request(ids)).worker.url == "w1"
 
@@ -91,9 +92,10 @@ def test_a_fleet_starts_with_a_worker_missing() -> None:
     fleet = Fleet(2)
     missing = fleet.worker("w2")
     missing.state = WorkerState.joining
-    fleet.pool.connect_failed(missing, "refused")
+    fleet.pool.failed(missing, "refused")
     for _ in range(5):
         decision = fleet.router.decide(fleet.request(prompt(1, 50)))
         assert decision.worker.url == "w1"
-    fleet.pool.answered(missing)
+    fleet.clock += 1
+    fleet.pool.contacted(missing)
     assert fleet.router.decide(fleet.request(prompt(2, 50))).worker is missing

@@ -9,9 +9,9 @@ import pytest
 from router.decision import Decision
 from router.forwarding import WITHHELD, Blocker, Forwarding, Proof, When
 from router.policies import POLICIES
-from router.pool import DOWN_AFTER
 from router.request import Forwardable, RouteRequest
 from router.router import Router
+from router.states import DOWN_AFTER
 from router.worker import Worker, WorkerState
 from tests.router.fleet import MODEL, Clock, Fleet
 
@@ -145,7 +145,7 @@ def test_what_is_offered() -> None:
     for worker in (first, second):
         for _ in range(DOWN_AFTER):
             worker.retry_at = 0.0
-            fleet.pool.connect_failed(worker, "gone")
+            fleet.pool.failed(worker, "gone")
     assert Forwarding(fleet.pool).offer(MODEL) == (frozenset(), "no_workers")
 
 

@@ -44,6 +44,7 @@ def test_with_live_events_history_counts_until_events_have_spoken() -> None:
     first = fleet.router.decide(request)
     first.sent()
     fleet.clock += 60
+    first.heard()
     assert fleet.router.explain(request).workers[0].history_tokens == 400
     first.first_token()
     fleet.clock += 4.9

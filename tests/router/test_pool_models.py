@@ -18,7 +18,7 @@ def test_candidates_list_the_model_or_else_all_do() -> None:
     assert urls(fleet.pool.candidates("alpha")) == ["a1"]
     assert urls(fleet.pool.candidates("gamma")) == ["a1", "b1"]
     assert urls(fleet.pool.candidates(None)) == ["a1", "b1"]
-    fleet.pool.connect_failed(fleet.worker("a1"), "refused")
+    fleet.pool.failed(fleet.worker("a1"), "refused")
     assert urls(fleet.pool.candidates("alpha")) == ["a1"]
     assert fleet.pool.candidates("alpha", frozenset({"a1"})) == []
 

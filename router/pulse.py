@@ -1,0 +1,44 @@
+"""Signs of life of one worker: is something overdue while nothing at all comes?
+
+A worker that prefills for a minute is alive, and so is one whose queue is long: as
+long as any of its streams goes on. One that owes first tokens and sends nothing to
+anybody, for longer than what was sent to it should take, is not to get more. Answers
+that are not streamed owe nothing here: they are silent until their end.
+"""
+
+from collections.abc import Callable
+
+
+class Pulse:
+    """Counts what comes from a worker, and the first tokens that it owes."""
+
+    __slots__ = ("_clock", "_owed", "_seen", "_since", "beats")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.beats = 0
+        """Pieces of answers that came; only whether it grows is of interest."""
+        self._clock = clock
+        self._owed = 0
+        self._seen = 0
+        self._since = clock()
+
+    def owe(self) -> None:
+        """A request was sent whose first token will be seen."""
+        if not self._owed:
+            self._since = self._clock()
+        self._owed += 1
+
+    def settle(self) -> None:
+        """A first token that was owed is there, or nobody waits for it any more."""
+        self._owed -= 1
+
+    def silent_s(self) -> float:
+        """Seconds for which a first token is owed and nothing has come.
+
+        Seen whenever somebody looks: never more than it is, and less by the time since
+        the last look at most.
+        """
+        now = self._clock()
+        if self.beats != self._seen or not self._owed:
+            self._seen, self._since = self.beats, now
+        return now - self._since
