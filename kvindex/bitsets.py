@@ -38,8 +38,8 @@ class BitTable:
         shard = self.shards[block_hash & SHARD_MASK]
         if not bits:
             self.entries -= shard.pop(block_hash, 0) != 0
-            if not shard:  # an empty table keeps its size
-                self.shards[block_hash & SHARD_MASK] = {}
+            if not shard:
+                shard.clear()  # it keeps its size; a new one would pin old memory
             return
         self.entries += block_hash not in shard
         shard[block_hash] = self.intern(bits)
@@ -108,4 +108,4 @@ class BitTable:
                 del shard[block_hash]
                 self.entries -= 1
         if not shard:
-            self.shards[self._next_shard - 1] = {}
+            shard.clear()

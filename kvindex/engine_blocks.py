@@ -54,7 +54,7 @@ class EngineBlocks:
         if own is None:
             own = self.previous.pop(engine_hash)
         elif not self.own:
-            self.own = {}  # an empty table keeps its size
+            self.own.clear()  # an empty table keeps its size
         return None if _decrement(self.shared, own) else own
 
     @property
