@@ -251,15 +251,19 @@ class Feed(FeedView):
         self._intake.retire()
 
     def request_ended(
-        self, *, stores_new_block: bool, sent_at: float | None = None
+        self,
+        *,
+        stores_new_block: bool,
+        sent_at: float | None = None,
+        sure: bool = True,
     ) -> None:
         """A request is over; with `stores_new_block` it must have caused an event.
 
-        `sent_at` is when it was sent, by the clock. Where nothing comes for
-        `silent_after_s`, the feed is silent.
+        Or it probably has, if that is not `sure`. `sent_at` is when it was sent, by the
+        clock. Where nothing comes for `silent_after_s`, the feed is silent.
         """
         if stores_new_block:
-            self._silence.expect(sent_at)
+            self._silence.expect(sent_at, sure=sure)
 
     def confirmed(self, hashes: Sequence[int], delivered_blocks: int) -> None:
         """The worker found just `delivered_blocks` of these matchable blocks cached."""

@@ -123,13 +123,14 @@ class Knowledge:
         delivered_blocks: int | None,
         predicted_blocks: int,
         matchable: int | None = None,
+        computed: int | None = None,
         answered: bool = True,
     ) -> None:
         """The request is over; `delivered_blocks` is None where none was reported.
 
         Only the first `matchable` of the `hashes` that were sent can be found cached
-        (None: all). `answered` is False where the worker may never have computed the
-        prompt.
+        (None: all), and the first `computed` are full at any engine (None: those).
+        `answered` is False where the worker may never have computed the prompt.
         """
         sent = self._sent.pop(hashes[-1], None) if hashes else None
         sent_at, held, removed = sent or (None, 0, 0)
@@ -138,9 +139,9 @@ class Knowledge:
         if not streamed:
             self.history.spoken_for(hashes, SPOKEN_AFTER_S)
         findable = hashes[:matchable]
-        known = predicted_blocks if delivered_blocks is None else delivered_blocks
-        stores = known < len(findable)
-        self.feed.request_ended(stores_new_block=stores, sent_at=sent_at)
+        full = len(findable) if computed is None else min(computed, len(findable))
+        found = max(predicted_blocks, held, delivered_blocks or 0)
+        self._expect(sent_at, full - found, told=delivered_blocks is not None)
         if delivered_blocks is not None:
             self._count(delivered_blocks - predicted_blocks)
             # What was evicted while it waited could not be found: events have said so.
@@ -149,6 +150,19 @@ class Knowledge:
             self.feed.compared(max(0, held), delivered_blocks)
             self.feed.confirmed(findable, delivered_blocks)
             self.history.delivered(findable, delivered_blocks, predicted_blocks)
+
+    def _expect(self, sent_at: float | None, new: int, *, told: bool) -> None:
+        """The feed should hear of `new` blocks; `told`: the worker found none of them.
+
+        What a worker held before the feed began it does not announce, and some engines
+        never find the last block that they hold. Where the same prompt was sent twice
+        at once, what the other one caused is not known.
+        """
+        if sent_at is not None:
+            sure = self.feed.complete or (told and new > 1)
+            self.feed.request_ended(
+                stores_new_block=new > 0, sent_at=sent_at, sure=sure
+            )
 
     def _count(self, more: int) -> None:
         """What the worker found beyond the prediction, or short of it."""

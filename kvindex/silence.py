@@ -5,6 +5,9 @@ Not here: what follows from it (`feed.py`).
 
 from collections.abc import Callable
 
+GUESSES = 3
+"""So many requests that have probably caused an event count as one that has."""
+
 
 class Silence:
     """When something was last heard, and since when something should have been."""
@@ -14,25 +17,29 @@ class Silence:
         self._after_s = after_s
         self._heard_at: float | None = None
         self._awaiting_since: float | None = None
+        self._guesses = 0
 
     def heard(self) -> None:
         """A batch came."""
-        self._heard_at, self._awaiting_since = self._clock(), None
+        self._heard_at = self._clock()
+        self.excuse()
 
     def excuse(self) -> None:
         """The worker's cache was emptied: what should have come may have been lost."""
-        self._awaiting_since = None
+        self._awaiting_since, self._guesses = None, 0
 
-    def expect(self, sent_at: float | None) -> None:
+    def expect(self, sent_at: float | None, *, sure: bool = True) -> None:
         """A request that was sent at `sent_at` (None: now) has caused an event by now.
 
-        Engines announce blocks while a request runs.
+        Engines announce blocks while a request runs. Not `sure`: it probably has.
         """
         now = self._clock()
         since = now if sent_at is None else sent_at
         unheard = self._heard_at is None or self._heard_at < since
         if unheard and self._awaiting_since is None:
-            self._awaiting_since = now
+            self._guesses += 1
+            if sure or self._guesses >= GUESSES:
+                self._awaiting_since = now
 
     @property
     def lasts(self) -> bool:

@@ -273,5 +273,6 @@ class Decision:
             delivered_blocks=None if delivered is None else delivered // size,
             predicted_blocks=self.hit_tokens // size,
             matchable=len(rendering.matchable()),
+            computed=max(0, rendering.token_count - 2) // size,
             answered=computed and known_rank and self._reads_cache,
         )

@@ -178,53 +178,6 @@ def test_delivered_tokens_reach_the_feed() -> None:
     assert worker.feed.state == "live"
 
 
-@pytest.mark.parametrize(
-    ("delivered", "predicted", "answered", "state"),
-    [
-        (0, 0, True, "silent"),
-        (None, 1, True, "silent"),
-        (2, 0, True, "live"),
-        (None, 2, True, "live"),
-        (0, 0, False, "live"),
-    ],
-)
-def test_requests_tell_that_a_feed_is_silent(
-    delivered: int | None, predicted: int, answered: bool, state: str
-) -> None:
-    """Only those that must have stored a new block."""
-    world = World()
-    worker = world.worker()
-    worker.sent(own(1, 2))
-    worker.ended(
-        own(1, 2),
-        streamed=True,
-        delivered_blocks=delivered,
-        predicted_blocks=predicted,
-        answered=answered,
-    )
-    world.clock.now += 10
-    worker.feed.tick()
-    assert worker.feed.state == state
-
-
-def test_events_between_sending_and_end_are_heard() -> None:
-    """The worker announces blocks while it computes."""
-    world = World()
-    worker = world.worker()
-    for _ in range(2):  # twice the same prompt: the earlier sending counts
-        worker.sent(own(1, 2))
-        world.clock.now += 1
-    worker.feed.receive(0, payload(stored(1, 2)))
-    for _ in range(2):
-        worker.ended(own(1, 2), streamed=True, delivered_blocks=0, predicted_blocks=0)
-        world.clock.now += 0
-    worker.sent([])
-    worker.ended([], streamed=False, delivered_blocks=0, predicted_blocks=0)
-    world.clock.now += 11
-    worker.feed.tick()
-    assert worker.feed.state == "live"
-
-
 def test_requests_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where their end is never told."""
     monkeypatch.setattr("kvindex.knowledge._IN_FLIGHT", 10)
