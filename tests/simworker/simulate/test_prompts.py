@@ -52,9 +52,9 @@ def test_blocks_are_equal_where_those_of_tokens_are(many: list[Names]) -> None:
     for blocks, hashes, names in zip(cut, real, many, strict=True):
         assert len(blocks) == len(hashes) == length(prompt_of(names)) // SIZE
     for one, other in itertools.combinations(range(len(many)), 2):
-        pairs = zip(cut[one], cut[other], strict=False)
-        hashes = zip(real[one], real[other], strict=False)
-        assert [a == b for a, b in pairs] == [a == b for a, b in hashes]
+        ours = [a == b for a, b in zip(cut[one], cut[other], strict=False)]
+        theirs = [a == b for a, b in zip(real[one], real[other], strict=False)]
+        assert ours == theirs
 
 
 def test_a_prompt_and_its_continuation_share_blocks() -> None:
