@@ -33,11 +33,15 @@ SLICE = 256 * 1024
 """Bytes of a large body handed to the transport at a time."""
 
 
+PATIENCE = 10.0
+
+
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """How long a worker may be silent, in seconds.
 
     `first_byte_s` runs from the end of the request to the first byte of the body (an
-    answer's head may come long before its first token), `idle_s` between two reads
+    answer's head may come long before its first token), or `PATIENCE` times what that
+    is expected to take, if that is longer; `idle_s` between two reads
     of the body, and between two steps of sending a large request.
     """
 
@@ -70,9 +74,11 @@ class Exchange:
         timeouts: Timeouts,
         clock: Callable[[], float],
         answers_head: bool,
+        expected_s: float = 0.0,
     ) -> None:
         self._wire = wire
         self._timeouts = timeouts
+        self._first_byte_s = max(timeouts.first_byte_s, PATIENCE * expected_s)
         self._clock = clock
         self._parser = ResponseParser(answers_head=answers_head)
         self._head: asyncio.Future[UpstreamResponse] = (
@@ -168,7 +174,7 @@ class Exchange:
         if self._over or (self._paused and self._sent):
             return
         waits_for_body = self._sent and not self._has_body
-        limit = self._timeouts.first_byte_s if waits_for_body else self._timeouts.idle_s
+        limit = self._first_byte_s if waits_for_body else self._timeouts.idle_s
         if now - self._active_at > limit:
             self.fail(UpstreamTimeout(f"the worker was silent for {limit:g} s"))
 

@@ -84,4 +84,5 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
             ),
             body=body,
             length=self.length,
+            expected_s=decision.estimate_s,
         )

@@ -9,7 +9,8 @@ the client's to know.
 import msgspec
 from aiohttp import web
 
-from gateway.account import Account, Accounts
+from gateway.account import Account, Accounts, failure_kind
+from gateway.decision_header import decision_header
 from gateway.errors import ConnectFailed, GatewayError, NoWorker, StaleConnection
 from gateway.metrics import Metrics
 from gateway.outgoing import Outgoing
@@ -52,14 +53,19 @@ class Proxy:
         accounts: Accounts,
         metrics: Metrics,
         client_rank: bool,
+        tells_decision: bool = False,
         stall_s: float = STALL_S,
     ) -> None:
-        """`stall_s`: a client that takes nothing for so long is given up."""
+        """`stall_s`: a client that takes nothing for so long is given up.
+
+        `tells_decision`: a header tells clients where their requests went.
+        """
         self._router = router
         self._sender = Sender(upstreams, metrics, client_rank=client_rank)
         self._accounts = accounts
         self._metrics = metrics
         self._client_rank = client_rank
+        self._tells_decision = tells_decision
         self._stall_s = stall_s
 
     async def forward(
@@ -78,6 +84,7 @@ class Proxy:
                 request_id=outgoing.request_id,
                 observer=account,
                 stall_s=self._stall_s,
+                extra=decision_header(attempt.decision) if self._tells_decision else (),
             )
             account.ended(response.error)
             return response
@@ -156,12 +163,16 @@ class Proxy:
             uncompared=outgoing.uncompared,
             stored=outgoing.stored,
         )
+        outcome = "client"
         try:
             decision.sent()
             response = await self._sender.send(outgoing, decision)
             account.answered(response)
-            return Attempt(decision=decision, account=account, response=response)
+            attempt = Attempt(decision=decision, account=account, response=response)
+            outcome = "busy" if attempt.busy else "answered"
+            return attempt
         except GatewayError as error:
+            outcome = failure_kind(error)
             if isinstance(error, ConnectFailed | StaleConnection):
                 self._sender.drop(decision)
             account.ended(error)
@@ -169,6 +180,8 @@ class Proxy:
         except BaseException:
             account.failed("client")
             raise
+        finally:
+            self._metrics.attempts.labels(decision.worker.url, outcome).inc()
 
 
 def _at_clients_rank(route: RouteRequest, outgoing: Outgoing) -> RouteRequest:

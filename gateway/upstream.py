@@ -33,7 +33,8 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request as it goes to a worker.
 
     `target` is path and query as raw bytes, `headers` come from `headers.to_worker`.
-    A streamed body is sent with `length`, or chunked where that is None.
+    A streamed body is sent with `length`, or chunked where that is None. `expected_s`
+    is how long the worker may well take until its answer begins.
     """
 
     method: str
@@ -41,6 +42,7 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     headers: RawHeaders
     body: bytes | AsyncIterator[bytes] = b""
     length: int | None = None
+    expected_s: float = 0.0
 
 
 class Upstreams:
@@ -72,7 +74,9 @@ class Upstreams:
         """
         head = _head(origin, request)
         connection = self._take(origin) or await self._connect(origin)
-        exchange = connection.begin(answers_head=request.method == "HEAD")
+        exchange = connection.begin(
+            answers_head=request.method == "HEAD", expected_s=request.expected_s
+        )
         try:
             _start(exchange, head, request)
             return await exchange.answered()

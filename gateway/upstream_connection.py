@@ -47,7 +47,7 @@ class UpstreamConnection(asyncio.Protocol):
             and not transport.is_closing()
         )
 
-    def begin(self, *, answers_head: bool) -> Exchange:
+    def begin(self, *, answers_head: bool, expected_s: float = 0.0) -> Exchange:
         """Start an exchange on a `usable` connection."""
         if self._transport is None or self._exchange is not None:
             raise RuntimeError("the connection is not usable")
@@ -59,7 +59,11 @@ class UpstreamConnection(asyncio.Protocol):
         )
         self._exchanges += 1
         self._exchange = Exchange(
-            wire, timeouts=self._timeouts, clock=self._clock, answers_head=answers_head
+            wire,
+            timeouts=self._timeouts,
+            clock=self._clock,
+            answers_head=answers_head,
+            expected_s=expected_s,
         )
         return self._exchange
 

@@ -74,6 +74,7 @@ class Decision:
         "_reads_cache",
         "_status",
         "best_hit_tokens",
+        "estimate_s",
         "hit_tokens",
         "hops",
         "memory",
@@ -110,6 +111,8 @@ class Decision:
         self.rendering: Rendering | None = candidate.rendering
         self.prompt_tokens = candidate.prompt_tokens
         self.hit_tokens = candidate.hit_tokens
+        self.estimate_s = candidate.estimate_s
+        """Seconds that its prefill was expected to take, waiting included."""
         self.best_hit_tokens = best_hit_tokens
         self.why = why
         self.no_ids = no_ids
