@@ -22,7 +22,10 @@ from router.worker import Worker, WorkerState
 
 NOT_RENDERED: Mapping[str, Rendered] = MappingProxyType({})
 AROUND_TOKENS = 24
-"""Tokens shown on either side of where a prompt stops being known."""
+"""Tokens shown before the place where a prompt stops being known, and beyond the block
+in which it does."""
+LONGEST_BLOCK = 256
+"""Tokens of that block that are shown at most."""
 
 
 class ExplainPage:
@@ -74,12 +77,13 @@ class ExplainPage:
         if rendered is None or renderer is None:
             return {}
         at = frontier.token
+        end = at + min(frontier.block_size, LONGEST_BLOCK) + AROUND_TOKENS
         before, after = (
             renderer.detokenize(
                 rendered.token_ids[max(0, start) * ID_BYTES : end * ID_BYTES],
                 skip_special_tokens=False,
             )
-            for start, end in ((at - AROUND_TOKENS, at), (at, at + AROUND_TOKENS))
+            for start, end in ((at - AROUND_TOKENS, at), (at, end))
         )
         return {"text_before": before, "text_after": after}
 

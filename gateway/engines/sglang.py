@@ -35,7 +35,7 @@ CACHE = "start it without --disable-radix-cache"
 TELL_CACHED = "start it with --enable-cache-report"
 SEND_EVENTS = (
     """start it with --kv-events-config '{"publisher": "zmq", """
-    """"endpoint": "tcp://*:5557"}'"""
+    """"endpoint": "tcp://*:5557", "replay_endpoint": "tcp://*:6557"}'"""
 )
 NO_EVENTS = "--kv-events-config has no publisher, or its endpoint connects: bind: true"
 """The likely cause where no events come."""

@@ -35,7 +35,7 @@ CACHE = "kv_cache_config: {enable_block_reuse: true} in its --config FILE"
 TELL_CACHED = "newer releases do"
 SEND_EVENTS = (
     "start it with --config FILE (before: --extra_llm_api_options FILE) that has "
-    "kv_cache_config: {enable_block_reuse: true, event_buffer_max_size: 65536}"
+    "kv_cache_config: {enable_block_reuse: true, event_buffer_max_size: 32768}"
 )
 NO_EVENTS = (
     "kv_cache_config.event_buffer_max_size is 0 (its default), "

@@ -34,8 +34,9 @@ CACHE = "start it without --no-enable-prefix-caching"
 TELL_CACHED = "start it with --enable-prompt-tokens-details"
 SEND_EVENTS = (
     """start it with --kv-events-config '{"enable_kv_cache_events": true, """
-    """"publisher": "zmq", "endpoint": "tcp://*:5557"}'; before vLLM 0.31 also """
-    "--kv-events URL=tcp://HOST:5557 here"
+    """"publisher": "zmq", "endpoint": "tcp://*:5557", """
+    """"replay_endpoint": "tcp://*:6557"}'; before vLLM 0.31 also """
+    "--kv-events URL=tcp://HOST:5557 --kv-replay URL=tcp://HOST:6557 here"
 )
 NO_EVENTS = (
     "--kv-events-config has no enable_kv_cache_events, its endpoint is without a * and "

@@ -195,7 +195,7 @@ def test_events_that_cannot_be_used() -> None:
 def test_remedies_name_the_worker() -> None:
     """What is to be typed has its own address in it."""
     worker, _ = known("http://[::1]:8000")
-    typed = "--kv-events http://[::1]:8000=tcp://[::1]:5557 here"
+    typed = "--kv-events http://[::1]:8000=tcp://[::1]:5557"
     assert typed in for_events(worker)
     assert for_rendering(worker, "no_model") == "--model m=DIR_OR_ID"
 
