@@ -136,8 +136,11 @@ class Drainer:
         if feed is None:
             log.debug("worker %s: an event of rank %d", worker.url, event.rank)
             return
+        restarts = feed.counters.restarts
         feed.receive(event.event_id, event.payload)
         await work_off(feed)
+        if feed.counters.restarts > restarts:
+            self._owners.began_anew(worker, event.rank)
 
     def _undecodable(self, worker: Worker, why: str) -> None:
         """Of which rank it would have been, nobody knows."""

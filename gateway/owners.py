@@ -6,6 +6,7 @@ arrive is not known here.
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -89,6 +90,15 @@ class Owners:
         known = worker.knowledge.get(rank)
         return known.feed if known is not None else None
 
+    def began_anew(self, worker: Worker, rank: int) -> None:
+        """Events of a rank told that its worker is another process now.
+
+        Which other ranks that has, events will tell: those named before are forgotten.
+        """
+        if self._seen.get(worker.url, set()) - {rank}:
+            self._seen[worker.url] = {rank}
+            self._settle_known(worker)
+
     def forget(self, worker: Worker) -> None:
         """The worker is gone, and what is known of its cache with it."""
         url = worker.url
@@ -120,8 +130,7 @@ class Owners:
                 self._open(worker, rank, opened, block_size)
             elif size_changed and block_size is not None:
                 worker.knowledge[rank].feed.use_block_size(block_size)
-            capacity = _indexed_blocks(worker.cache_blocks, block_size)
-            worker.knowledge[rank].history.capacity_blocks = capacity
+        _size_histories(worker, block_size)
         worker.ranks = sources.ranks
         for rank in set(worker.knowledge).difference(sources.ranks):
             del self._opened[worker.url, rank]
@@ -146,8 +155,16 @@ class Owners:
             has_source=opened.has_source,
             decode=opened.decode,
             missed_reason=opened.missed_reason,
+            on_change=partial(self._learn_cache_size, worker),
         )
         worker.knowledge[rank].feed.sliced = opened.has_source
+
+    def _learn_cache_size(self, worker: Worker, feed: Feed) -> None:
+        """Some workers tell the size of their cache by events only."""
+        if feed.cache_blocks not in (None, worker.cache_blocks):
+            worker.cache_blocks = feed.cache_blocks
+            facts = self._facts.get(worker.url)
+            _size_histories(worker, facts.block_size if facts else None)
 
     def _note_start(self, worker: Worker, started_at: float | str) -> None:
         """Tell the feeds of a new process, but those that noticed it themselves."""
@@ -160,6 +177,12 @@ class Owners:
                     feed.work(BLOCKS)
         restarts = {feed: feed.counters.restarts for feed in feeds}
         self._starts[worker.url] = _Start(started_at, restarts)
+
+
+def _size_histories(worker: Worker, block_size: int | None) -> None:
+    capacity = _indexed_blocks(worker.cache_blocks, block_size)
+    for known in worker.knowledge.values():
+        known.history.capacity_blocks = capacity
 
 
 def _indexed_blocks(cache_blocks: int | None, block_size: int | None) -> int:

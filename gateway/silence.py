@@ -2,7 +2,7 @@
 
 A feed is silent where requests stored blocks and no event came: kvindex says so, once,
 with the cause it was given. Here that is repeated once a minute. A worker without event
-source is worth a line, too, where others have events.
+source is worth one line, too, where others have events.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 CHECK_S = 1.0
 REPEAT_S = 60.0
+"""What is silent still is said again after so long."""
 MISSING_AFTER_S = 10.0
 """So long a worker may be without event source while others have events."""
 
@@ -36,7 +37,7 @@ def flags(worker: Worker) -> str:
 
 
 class Silence:
-    """Watches all feeds of a fleet."""
+    """Watches all feeds of a fleet; of those in `_missing` it is said what they lack."""
 
     def __init__(
         self, pool: WorkerPool, clock: Callable[[], float] = time.monotonic
@@ -45,6 +46,7 @@ class Silence:
         self._pool = pool
         self._clock = clock
         self._said_at: dict[Hashable, float] = {}
+        self._missing: set[Hashable] = set()
 
     async def run(self) -> None:
         """Check once a second, until cancelled."""
@@ -54,31 +56,37 @@ class Silence:
 
     def check(self) -> None:
         """Warn about what is silent now, and was not a minute ago."""
-        feeds = list(self._feeds())
-        others = any(feed.last_sequence is not None for *_, feed in feeds)
         now, still = self._clock(), dict[Hashable, float]()
-        for worker, rank, feed in feeds:
-            text = self._text(worker, feed, others=others)
-            if not text:
+        for worker, rank, feed in self._feeds():
+            if feed.state is not FeedState.SILENT:
                 continue
             # That a feed fell silent was said when it did.
-            first = now - REPEAT_S if feed.state is FeedState.ESTIMATED else now
-            still[feed.key] = self._said_at.get(feed.key, first)
+            still[feed.key] = self._said_at.get(feed.key, now)
             if now - still[feed.key] >= REPEAT_S:
                 still[feed.key] = now
-                log.warning("worker %s rank %d: %s", worker.url, rank, text)
+                _warn(worker, rank, f"still {feed.reason}")
         self._said_at = still
+        self._look_for_missing()
+
+    def _look_for_missing(self) -> None:
+        """Say once of a feed that it has no source, where others have events."""
+        estimated, others = dict[Hashable, tuple[Worker, int, Feed]](), False
+        for worker, rank, feed in self._feeds():
+            others = others or feed.last_sequence is not None
+            if feed.state is FeedState.ESTIMATED:
+                estimated[feed.key] = worker, rank, feed
+        self._missing &= estimated.keys()
+        for key in estimated.keys() - self._missing if others else ():
+            worker, rank, feed = estimated[key]
+            if self._clock() - feed.since >= MISSING_AFTER_S:
+                self._missing.add(key)
+                _warn(worker, rank, f"has no KV events, unlike others: {flags(worker)}")
 
     def _feeds(self) -> Iterator[tuple[Worker, int, Feed]]:
         for worker in self._pool.workers:
             for rank, known in worker.knowledge.items():
                 yield worker, rank, known.feed
 
-    def _text(self, worker: Worker, feed: Feed, *, others: bool) -> str:
-        """What there is to say of a feed, if anything."""
-        if feed.state is FeedState.SILENT:
-            return f"still {feed.reason}"
-        missing = feed.state is FeedState.ESTIMATED and others
-        if missing and self._clock() - feed.since >= MISSING_AFTER_S:
-            return f"has no KV events, unlike others: {flags(worker)}"
-        return ""
+
+def _warn(worker: Worker, rank: int, text: str) -> None:
+    log.warning("worker %s rank %d: %s", worker.url, rank, text)

@@ -63,10 +63,10 @@ class Feed(FeedView):
 
         `missed_reason` is what is said of a hole in the batches' numbers.
 
-        `on_change` is called after each change of state, reason, completeness or block
-        size; `on_restart` whenever the worker's cache is known to be empty: after a
-        restart, and when it cleared all blocks; `on_gone` with each block's own hash
-        that left all its media.
+        `on_change` is called after each change of state, reason, completeness, or size
+        of blocks or cache; `on_restart` whenever the worker's cache is known to be
+        empty: after a restart, and when it cleared all blocks; `on_gone` with each
+        block's own hash that left all its media.
         """
         self.key = key
         self.settings = settings or FeedSettings()

@@ -55,6 +55,11 @@ class FeedView:
         return self.index.block_size if self.index else None
 
     @property
+    def cache_blocks(self) -> int | None:
+        """Blocks of the worker's cache in all media, where its events tell that."""
+        return self._intake.cache_blocks
+
+    @property
     def index(self) -> PrefixIndex | None:
         """Where the worker's blocks are, once their size is known."""
         holder = self._intake.holder

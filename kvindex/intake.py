@@ -27,6 +27,9 @@ SLICE = 512
 RESIZE_AFTER = 4
 """So many stores in a row of one other block size mean that it has changed."""
 
+CACHE_BLOCKS = 1 << 20
+"""No cache has more blocks, whatever it says: histories are sized by it."""
+
 RESIZES = 64
 """How often one feed's block size may change: each size has an index of its own."""
 
@@ -34,7 +37,8 @@ RESIZES = 64
 class Intake:
     """The events of one owner; `holder` is None until the block size is known.
 
-    `touched` since the cache was last empty?
+    `touched` since the cache was last empty? `cache_blocks` is the cache's size in all
+    media, where the worker's events tell it.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class Intake:
         self._orphan_blocks = orphan_blocks
         self._on_gone = on_gone
         self.touched = False
+        self.cache_blocks: int | None = None
         self._foreign = self._sure = False
         self._window = 0
         self._other_size = 0
@@ -63,7 +68,10 @@ class Intake:
 
     def created(self, event: CacheCreated) -> None:
         """The cache is new; of several attention windows the widest counts."""
-        self._window = max(self._window, event.window or 0)
+        window, blocks = event.window or 0, sum(event.blocks_per_level)
+        if window >= self._window and blocks > 0:
+            self.cache_blocks = min(blocks, CACHE_BLOCKS)
+        self._window = max(self._window, window)
 
     @property
     def incomplete(self) -> bool:

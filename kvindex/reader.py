@@ -41,8 +41,8 @@ class Reader:
         emptied: Callable[[], None],
         resized: Callable[[], None],
     ) -> None:
-        """`emptied` is called when the worker's cache is empty, `resized` when its
-        block size has become known or another."""
+        """`emptied` is called when the worker's cache is empty, `resized` when the
+        size of its blocks or its cache has become known, or another."""
         self._key = key
         self._decode = decode
         self._standing = standing
@@ -80,6 +80,7 @@ class Reader:
             if self._intake.touched:
                 self.restart("its cache was created")
             self._intake.created(event)
+            self._resized()
             self._doubt.over()
         else:
             yield from self._intake.apply(event)
