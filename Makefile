@@ -2,7 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 PIP = .venv/bin/pip --quiet --disable-pip-version-check
-PACKAGES = gateway router render kvindex simworker bench tests
+PACKAGES = gateway router render kvindex simworker bench deploy tests
 
 .PHONY: demo test lint types imports coverage format documents bench clean
 
@@ -31,6 +31,7 @@ format: .venv/installed-dev
 	@.venv/bin/ruff format $(PACKAGES)
 
 documents: .venv/installed-dev
+	@.venv/bin/python -m deploy
 	@.venv/bin/python -m tests.documents
 
 bench: .venv/installed-dev

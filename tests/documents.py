@@ -13,6 +13,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
 
 from gateway.config import Config
+from gateway.encoder_counters import encoder_counters
 from gateway.gauges import Gauges
 from gateway.metrics import Labelled, Metrics
 from gateway.options import markdown_table, options_of
@@ -58,6 +59,11 @@ def metrics() -> str:
     return "\n".join(rows) + "\n"
 
 
+def metric_labels() -> dict[str, tuple[str, ...]]:
+    """The labels of each metric, by its name without what its kind adds to it."""
+    return {metric.name: labels for metric, labels in _metrics()}
+
+
 def _metrics() -> Iterator[tuple[Metric, tuple[str, ...]]]:
     """Each metric and its labels."""
     for value in vars(Metrics()).values():
@@ -68,7 +74,7 @@ def _metrics() -> Iterator[tuple[Metric, tuple[str, ...]]]:
     pool = WorkerPool(clock=lambda: 0.0)
     pool.add(WorkerSpec(url="http://w1:8000"))
     gauges = Gauges(pool, Indexes(limit_bytes=1), Forwarding(pool))
-    for family in gauges.read():
+    for family in (*gauges.read(), *encoder_counters(tuple)()):
         yield family, getattr(family, "_labelnames", ())
 
 

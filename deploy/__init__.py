@@ -1,0 +1,1 @@
+"""What runs beside the gateway, and the descriptions it is generated from."""

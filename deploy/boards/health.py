@@ -1,0 +1,85 @@
+"""Do requests get their answers, and has the gateway time for them?"""
+
+from deploy import recordings as recorded
+from deploy.record import Dashboard, Line, Panel, now, or_zero, percentile, shown
+
+HEALTH = Dashboard(
+    uid="kv-gateway-health",
+    title="kv-gateway: proxy health",
+    meaning="Do requests get their answers, and has the gateway time for them?",
+    panels=(
+        Panel(
+            title="Requests",
+            meaning="Per second, by status.",
+            lines=(Line(shown("requests_total", "status"), "{{status}}"),),
+            unit="reqps",
+            stacked=True,
+        ),
+        Panel(
+            title="Failed requests",
+            meaning=recorded.ERRORS.meaning + ".",
+            lines=(Line(recorded.ERRORS.shown(), "failed"),),
+            unit="percentunit",
+            steps=((None, "green"), (0.05, "red")),
+        ),
+        Panel(
+            title="Time of a request, 95 %",
+            meaning="To the end of its answer, by endpoint.",
+            lines=(
+                Line(percentile(95, "request_seconds", "endpoint"), "{{endpoint}}"),
+            ),
+            unit="s",
+        ),
+        Panel(
+            title="Event-loop lag, 99 %",
+            meaning=recorded.LAG.meaning + ".",
+            lines=(Line(recorded.LAG.shown(), "{{instance}}"),),
+            unit="s",
+            steps=((None, "green"), (0.05, "red")),
+        ),
+        Panel(
+            title="Failures of workers",
+            meaning="Exchanges per second that a worker did not finish.",
+            lines=(
+                Line(
+                    or_zero(shown("upstream_failures_total", "worker, kind")),
+                    "{{worker}} {{kind}}",
+                ),
+            ),
+            unit="reqps",
+        ),
+        Panel(
+            title="Clients that left",
+            meaning="Per second, before their answer ended.",
+            lines=(
+                Line(shown("client_disconnects_total", "instance"), "{{instance}}"),
+            ),
+            unit="reqps",
+        ),
+        Panel(
+            title="Index",
+            meaning=recorded.INDEX_FILL.meaning + ".",
+            lines=(Line(recorded.INDEX_FILL.shown(), "{{instance}}"),),
+            unit="percentunit",
+            steps=((None, "green"), (0.95, "red")),
+        ),
+        Panel(
+            title="Blocks indexed, and refused",
+            meaning="Refused per second, at the bound.",
+            lines=(
+                Line(f"max by (instance) ({now('index_blocks')})", "{{instance}}"),
+                Line(
+                    shown("index_refused_blocks_total", "instance"),
+                    "{{instance}} refused",
+                ),
+            ),
+        ),
+        Panel(
+            title="Faults of the gateway",
+            meaning="Per second, by where; each has its trace in the log.",
+            lines=(
+                Line(or_zero(shown("internal_errors_total", "where")), "{{where}}"),
+            ),
+        ),
+    ),
+)

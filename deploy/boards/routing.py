@@ -1,0 +1,86 @@
+"""Where requests go, and how much waits there."""
+
+from deploy import recordings as recorded
+from deploy.record import Dashboard, Line, Panel, now, or_zero, percentile, shown
+
+ROUTING = Dashboard(
+    uid="kv-gateway-routing",
+    title="kv-gateway: routing",
+    meaning="Where requests go, and how much waits there.",
+    panels=(
+        Panel(
+            title="Workers by state",
+            meaning="By the gateway that sees most of them in it.",
+            lines=(
+                Line(
+                    f"max by (state) (sum without (worker) ({now('worker_state')}))",
+                    "{{state}}",
+                ),
+            ),
+            stacked=True,
+        ),
+        Panel(
+            title="Prefill waiting at each worker",
+            meaning=recorded.PREFILL_WAIT.meaning + ".",
+            lines=(Line(recorded.PREFILL_WAIT.shown(), "{{worker}}"),),
+            unit="s",
+        ),
+        Panel(
+            title="Requests in flight",
+            meaning="Of all gateways.",
+            lines=(
+                Line(
+                    f"sum by (worker) ({now('inflight_requests')})",
+                    "{{worker}}",
+                ),
+            ),
+            stacked=True,
+        ),
+        Panel(
+            title="Prompt tokens by worker",
+            meaning="Per second, of requests answered whole.",
+            lines=(Line(shown("prompt_tokens_total", "worker"), "{{worker}}"),),
+            stacked=True,
+        ),
+        Panel(
+            title="First token by worker, 95 %",
+            meaning=recorded.FIRST_TOKEN_BY_WORKER.meaning + ".",
+            lines=(Line(recorded.FIRST_TOKEN_BY_WORKER.shown(), "{{worker}}"),),
+            unit="s",
+        ),
+        Panel(
+            title="Prefill rate",
+            meaning="Prompt tokens per second of each worker, learnt or given.",
+            lines=(
+                Line(
+                    f"max by (worker) ({now('prefill_tokens_per_second')})",
+                    "{{worker}}",
+                ),
+            ),
+        ),
+        Panel(
+            title="Time of a decision",
+            meaning="Matching included.",
+            lines=(
+                Line(percentile(50, "decide_seconds"), "50 %"),
+                Line(percentile(99, "decide_seconds"), "99 %"),
+            ),
+            unit="s",
+        ),
+        Panel(
+            title="Time of matching",
+            meaning="Finding held prefixes in the index.",
+            lines=(
+                Line(percentile(50, "match_seconds"), "50 %"),
+                Line(percentile(99, "match_seconds"), "99 %"),
+            ),
+            unit="s",
+        ),
+        Panel(
+            title="Sent a second time",
+            meaning="Per second, by why: no connection, a stale one, or a busy worker.",
+            lines=(Line(or_zero(shown("retries_total", "reason")), "{{reason}}"),),
+            unit="reqps",
+        ),
+    ),
+)

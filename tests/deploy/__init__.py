@@ -1,0 +1,1 @@
+"""What is generated for Prometheus and Grafana, by itself and against live parts."""
