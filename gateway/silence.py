@@ -37,7 +37,7 @@ def flags(worker: Worker) -> str:
 
 
 class Silence:
-    """Watches all feeds of a fleet; of those in `_missing` it is said what they lack."""
+    """Watches all feeds of a fleet; `_missing` are those that were named for it."""
 
     def __init__(
         self, pool: WorkerPool, clock: Callable[[], float] = time.monotonic
