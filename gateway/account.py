@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from gateway.comparison import AGREES, FINDS_LESS, Comparison
+from gateway.decisions import Decisions
 from gateway.errors import (
     ClientGone,
     ConnectFailed,
@@ -23,6 +24,7 @@ from gateway.errors import (
 )
 from gateway.headers import RawHeaders, first
 from gateway.metrics import Metrics
+from gateway.recent import Recent
 from gateway.relay import is_event_stream
 from gateway.stored_responses import ResponseId, StoredResponses
 from gateway.upstream_response import UpstreamResponse
@@ -87,6 +89,8 @@ class Accounts:
         self.metrics = metrics
         self.clock = clock
         self.responses = StoredResponses()
+        self.decisions = Decisions(clock=clock)
+        self.recent = Recent(clock=clock)
         self._remedy = remedy
         self._comparisons: dict[str, Comparison] = {}
 
@@ -136,6 +140,7 @@ class Accounts:
         """Count a finished request; `uncompared` is why, if it is not compared."""
         metrics, comparison = self.metrics, self.of(url)
         metrics.prompt_tokens.labels(url).inc(outcome.prompt_tokens)
+        self.recent.finished(outcome)
         delivered = outcome.delivered_hit_tokens
         if delivered is None:
             comparison.skip(uncompared)
@@ -188,6 +193,7 @@ class Account:
         self._decision = decision
         self._begun = begun
         self._uncompared = uncompared
+        self._noted = accounts.decisions.note(decision)
         self._usage = UsageScanner()
         self.response_id: ResponseId | None = None
         self._status = 0
@@ -211,6 +217,8 @@ class Account:
             took = self._accounts.clock() - self._begun
             url = self._decision.worker.url
             self._accounts.metrics.first_token_seconds.labels(url).observe(took)
+            self._accounts.recent.first_token(took)
+            self._noted.first_token(took)
 
     def data(self, data: bytes) -> None:
         """Body as it is relayed."""
@@ -234,6 +242,7 @@ class Account:
             self._over = True
             usage, uncompared = self._reported()
             self._decision.finished(usage)
+            self._noted.finished(self._decision.outcome)
             if self._decision.outcome is not None:
                 url = self._decision.worker.url
                 self._accounts.settle(url, self._decision.outcome, uncompared)
@@ -254,6 +263,7 @@ class Account:
             return
         self._over = True
         self._decision.failed(kind)
+        self._noted.failed(kind)
         metrics = self._accounts.metrics
         if kind == "client":
             metrics.client_disconnects.inc()
