@@ -242,6 +242,7 @@ class Gateway:
             accounts=self.accounts,
             metrics=self.metrics,
             client_rank=self.config.client_rank,
+            tells_decision=self.config.decision_header,
             stall_s=stall_s,
         )
         handlers = Handlers(

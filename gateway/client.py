@@ -66,7 +66,9 @@ class ClientWriter:
         reason: bytes,
         headers: RawHeaders,
         request_id: bytes,
+        extra: RawHeaders = (),
     ) -> None:
+        """`extra` headers of ours go at the end, in place of the worker's."""
         self.response = RelayedResponse(status)
         self._transport = request.transport
         self._writer = request.writer
@@ -80,7 +82,7 @@ class ClientWriter:
         own = self._own_headers(request)
         self._head = serialize(
             b"HTTP/%d.%d %d %b" % (*request.version, status, reason),
-            [*to_client(headers, request_id=request_id), *own],
+            [*to_client(headers, request_id=request_id, extra=extra), *own],
         )
         self.started = False
 

@@ -212,6 +212,10 @@ class Config(ProxyConfig, frozen=True, kw_only=True):
     client_rank: Annotated[
         bool, option("let clients choose a data-parallel rank by header")
     ] = False
+    decision_header: Annotated[
+        bool,
+        option("tell clients the worker, its held and the uncached tokens by header"),
+    ] = False
 
 
 def worker_specs(config: Config) -> list[WorkerSpec]:

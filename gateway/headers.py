@@ -91,11 +91,17 @@ def to_worker(
     return kept
 
 
-def to_client(headers: RawHeaders, *, request_id: bytes) -> list[tuple[bytes, bytes]]:
-    """The worker's headers as the client gets them, with the request id."""
-    dropped = _dropped(headers, _NOT_RETURNED)
+def to_client(
+    headers: RawHeaders, *, request_id: bytes, extra: RawHeaders = ()
+) -> list[tuple[bytes, bytes]]:
+    """The worker's headers as the client gets them, with the request id.
+
+    `extra` goes at the end, in place of what the worker calls the same.
+    """
+    dropped = _dropped(headers, _NOT_RETURNED) | {name.lower() for name, _ in extra}
     kept = [pair for pair in headers if pair[0].lower() not in dropped]
     kept.append((b"X-Request-ID", request_id))
+    kept.extend(extra)
     return kept
 
 

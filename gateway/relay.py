@@ -46,8 +46,11 @@ async def relay(
     request_id: bytes,
     observer: ResponseObserver,
     stall_s: float = STALL_S,
+    extra: RawHeaders = (),
 ) -> RelayedResponse:
     """Relay `response` to its end; the result goes back to aiohttp.
+
+    `extra` headers are added to the worker's.
 
     Its `error` tells how it ended. Raises what ended the answer where nothing has
     been written yet: another answer can still be given. Cancelled (the client left),
@@ -57,7 +60,9 @@ async def relay(
         raise response.error
     observer.head(response.status, response.headers)
     try:
-        passage = _Passage(request, response, request_id=request_id, observer=observer)
+        passage = _Passage(
+            request, response, request_id=request_id, observer=observer, extra=extra
+        )
         await passage.run(stall_s)
     finally:
         response.abort()
@@ -77,6 +82,7 @@ class _Passage:
         *,
         request_id: bytes,
         observer: ResponseObserver,
+        extra: RawHeaders,
     ) -> None:
         self.client = ClientWriter(
             request,
@@ -84,6 +90,7 @@ class _Passage:
             reason=response.reason,
             headers=response.headers,
             request_id=request_id,
+            extra=extra,
         )
         self.incomplete = False
         """The client must be shown that its answer is not whole."""

@@ -21,7 +21,7 @@ HEADERS = (
     b"conversation_id",
     b"thread-id",
 )
-"""In their order: vLLM's and SGLang's, AIPerf's, TensorRT-LLM's, then those of agents."""
+"""In their order: vLLM's, AIPerf's and TensorRT-LLM's, then those of agents."""
 LONGEST = 512
 """Characters of a name; a longer one is none."""
 
