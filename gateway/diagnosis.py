@@ -19,6 +19,9 @@ from router.worker import Worker
 
 NO_MATTER = frozenset({"no_ids"})
 """Why no ids go along, where nothing is wrong."""
+LEFT_OUT = frozenset({"group_kind", "window", "namespace"})
+"""Why events are left out on purpose: layers that keep only a part of a prompt, and
+blocks of adapters or salts that the events do not name."""
 UP = "is its address right, and is it up?"
 UNKNOWN = "?"
 KEY = "--worker-api-key"
@@ -147,8 +150,9 @@ def _about_events(
         yield Finding(text, "--probe, which sends it small chats", wrong=False)
     for what in ("undecodable", "rejected"):
         for reason, count in getattr(feed.counters, what).items():
-            text = f"{count} of its KV events are {what}: {reason}"
-            yield Finding(text, "a newer gateway; until then those blocks are unknown")
+            if reason not in LEFT_OUT:
+                text = f"{count} of its KV events are {what}: {reason}"
+                yield Finding(text, "a newer gateway; those blocks stay unknown")
 
 
 def _about_trial(worker: Worker, trial: Trial) -> Iterator[Finding]:

@@ -1,7 +1,6 @@
 """The doctor: what it finds wrong with real simulated workers, and what it says."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import msgspec
@@ -9,32 +8,16 @@ import pytest
 
 from gateway.cli import main
 from gateway.config import worker_specs
-from gateway.contact import WorkerFacts
-from gateway.diagnosis import Checkup, Finding, examine
+from gateway.diagnosis import Checkup, Finding
 from gateway.doctor import DoctorConfig, check, diagnose, report
-from gateway.engines.facts import Page, no_size, refused
 from gateway.errors import ConfigError
-from gateway.remedies import RENDERING, for_events, for_rendering
-from gateway.trial import Trial
+from gateway.remedies import RENDERING
 from gateway.values import EventEndpoint
-from kvindex.index import Indexes
-from kvindex.knowledge import Knowledge
-from router.pool import WorkerPool
-from router.proof import PENDING, Proof
-from router.worker import Worker, WorkerSpec
+from router.proof import PENDING
 from tests.gateway.fed import free_port
 from tests.running import SIM, WITH_EVENTS, StartWorker
 
 NOBODY = "http://127.0.0.1:9"
-
-
-def known(url: str = "http://w1:8000") -> tuple[Worker, WorkerFacts]:
-    """A proven vLLM worker without event source, and what it told."""
-    pool = WorkerPool(clock=time.monotonic)
-    worker = pool.add(WorkerSpec(url=url, model="m", engine="vllm"))
-    pool.answered(worker)
-    worker.proof = Proof(by="digest")
-    return worker, WorkerFacts(models=(), listing=(), engine="vllm")
 
 
 def config(*urls: str, **options: object) -> DoctorConfig:
@@ -136,68 +119,6 @@ async def test_each_rank_is_sent_a_chat(
     (found,) = await check(config(worker.url, probe=True, model=sources))
     assert found.events == "live, 2 of 2 ranks heard"
     assert found.findings == ()
-
-
-@pytest.mark.parametrize(
-    ("trial", "told", "problem", "remedy"),
-    [
-        (Trial(None, 64), "told", None, ""),
-        (Trial(None, 0), "told", "a chat sent twice found nothing cached",
-         "start it without --no-enable-prefix-caching"),
-        (Trial(None, None), "not told",
-         "it tells no cached tokens, so predictions go unchecked",
-         "start it with --enable-prompt-tokens-details"),
-        (Trial("a small chat is answered 401"), "?", "a small chat is answered 401",
-         "see the worker's log; --worker-api-key if it needs one"),
-    ],
-)  # fmt: skip
-def test_what_comes_of_a_small_chat(
-    trial: Trial, told: str, problem: str | None, remedy: str
-) -> None:
-    """Whether cached tokens are told, and whether there are any."""
-    worker, facts = known()
-    found = examine(worker, facts, trial)
-    assert found.cached_tokens == told
-    expected = () if problem is None else (Finding(problem, remedy),)
-    assert found.findings == expected
-
-
-def test_a_block_size_that_cannot_be() -> None:
-    """Its events may tell another; until then that is wrong."""
-    worker, facts = known()
-    odd = msgspec.structs.replace(facts, trouble=no_size("block_size", -4))
-    (finding,) = examine(worker, odd).findings
-    assert finding.problem.startswith("block_size is '-4': no block size")
-    assert finding.remedy == "its events tell it: --probe"
-    assert finding.wrong
-
-
-def test_a_key_that_is_wanted() -> None:
-    """The flag that gives it."""
-    worker, facts = known()
-    shut = msgspec.structs.replace(facts, trouble=refused("/server_info", Page(401)))
-    (finding,) = examine(worker, shut).findings
-    assert finding.remedy == "--worker-api-key KEY"
-
-
-def test_events_that_cannot_be_used() -> None:
-    """Counted, by reason."""
-    worker, facts = known()
-    indexes = Indexes(limit_bytes=1 << 20)
-    worker.knowledge[0] = Knowledge.open(
-        model="m", indexes=indexes, key="w1", clock=time.monotonic, capacity_blocks=8
-    )
-    worker.knowledge[0].feed.receive(0, b"\xc1")
-    *_, finding = examine(worker, facts).findings
-    assert finding.problem == "1 of its KV events are undecodable: batch"
-
-
-def test_remedies_name_the_worker() -> None:
-    """What is to be typed has its own address in it."""
-    worker, _ = known("http://[::1]:8000")
-    typed = "--kv-events http://[::1]:8000=tcp://[::1]:5557"
-    assert typed in for_events(worker)
-    assert for_rendering(worker, "no_model") == "--model m=DIR_OR_ID"
 
 
 def test_what_is_only_unknown_is_not_wrong(

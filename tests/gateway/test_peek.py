@@ -113,3 +113,34 @@ async def test_values_without_end_are_given_up(name: str, encode: Any) -> None:
     """What is decoded whole is short: nothing long is decoded on the event loop."""
     assert await peek(encode({**CHAT, name: "x" * (FIELD_LIMIT - 2)})) != GIVEN_UP
     assert await peek(encode({**CHAT, name: "x" * (FIELD_LIMIT - 1)})) == GIVEN_UP
+
+
+@pytest.mark.parametrize("encode", [lambda b: json.dumps(b).encode(), large])
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({}, None),
+        ({"n": 1}, None),
+        ({"n": 2}, "several_answers"),
+        ({"n": None, "best_of": 3}, "several_answers"),
+        ({"n": "2", "best_of": [4]}, None),
+        ({"n": 10**40}, None),
+        ({"use_beam_search": True}, "several_answers"),
+        ({"use_beam_search": False, "n": 1}, None),
+        ({"prompt_logprobs": 0}, "prompt_logprobs"),
+        ({"prompt_logprobs": 5}, "prompt_logprobs"),
+        ({"prompt_logprobs": None}, None),
+        ({"prompt_logprobs": False}, None),
+        ({"echo": True}, None),
+        ({"logprobs": 1}, None),
+        ({"logprobs": True, "echo": False}, None),
+        ({"echo": True, "logprobs": 1}, "prompt_logprobs"),
+        ({"echo": True, "logprobs": None}, None),
+        ({"n": 2, "prompt_logprobs": 1}, "several_answers"),
+    ],
+)
+async def test_answers_that_tell_of_another_look_up(
+    encode: Any, fields: dict[str, Any], word: str | None
+) -> None:
+    """Several samples, and prompts that are computed for their log probabilities."""
+    assert (await peek(encode(CHAT | fields))).uncompared == word
