@@ -30,6 +30,7 @@ from gateway.peek import Peeked, peek
 from gateway.prompt import Kind
 from gateway.proxy import Proxy
 from gateway.room import Room, Share
+from gateway.same_site import check_same_site
 from gateway.session import session_of
 from gateway.stored_responses import StoredResponses, named_in
 from router.request import RouteRequest
@@ -261,7 +262,9 @@ class Handlers:
         peername = request.transport and request.transport.get_extra_info("peername")
         peer = peername[0] if isinstance(peername, tuple) else None
         authorization = request.headers.get("Authorization")
-        access.check_admin(peer, authorization, self._config.admin_key)
+        host = request.headers.get("Host")
+        access.check_admin(peer, authorization, self._config.admin_key, host)
+        check_same_site(request.method, request.headers)
 
 
 def _outgoing(
