@@ -12,25 +12,26 @@ from collections.abc import Callable
 class Pulse:
     """Counts what comes from a worker, and the first tokens that it owes."""
 
-    __slots__ = ("_clock", "_owed", "_seen", "_since", "beats")
+    __slots__ = ("_clock", "_seen", "_since", "beats", "owed")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.beats = 0
         """Pieces of answers that came; only whether it grows is of interest."""
         self._clock = clock
-        self._owed = 0
+        self.owed = 0
+        """Requests whose first token is waited for."""
         self._seen = 0
         self._since = clock()
 
     def owe(self) -> None:
         """A request was sent whose first token will be seen."""
-        if not self._owed:
+        if not self.owed:
             self._since = self._clock()
-        self._owed += 1
+        self.owed += 1
 
     def settle(self) -> None:
         """A first token that was owed is there, or nobody waits for it any more."""
-        self._owed -= 1
+        self.owed -= 1
 
     def silent_s(self) -> float:
         """Seconds for which a first token is owed and nothing has come.
@@ -39,6 +40,6 @@ class Pulse:
         the last look at most.
         """
         now = self._clock()
-        if self.beats != self._seen or not self._owed:
+        if self.beats != self._seen or not self.owed:
             self._seen, self._since = self.beats, now
         return now - self._since

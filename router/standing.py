@@ -44,5 +44,5 @@ class Standing:
         self.stalled = False
         """It is suspect because nothing comes from it."""
         self.beats_at_stall = 0
-        self.busy_until = 0.0
+        self.busy_until = -math.inf
         """When the rest is over that it asked for."""

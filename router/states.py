@@ -42,6 +42,11 @@ NO_FAULT = frozenset({501})
 SLOW_S, SLOW_TIMES = 1.0, 3.0
 STALLED_S, STALLED_TIMES = 10.0, 10.0
 """Silence that is borne: seconds, and multiples of the prefill in flight."""
+MANY, MANY_SLOW_S = 4, 0.2
+"""First tokens owed at a time from which on less is borne."""
+
+BUSY_AGAIN_S = 10.0
+"""A worker that is busy again so soon is not worth another line."""
 
 OUT_OF_ORDER = (WorkerState.suspect, WorkerState.down)
 
@@ -157,7 +162,7 @@ class States:
         wait = BUSY_S if retry_after_s is None else retry_after_s
         wait = BUSY_S if math.isnan(wait) else min(max(0.0, wait), MAX_BUSY_S)
         now = self._clock()
-        if now >= worker.busy_until:
+        if now >= worker.busy_until + BUSY_AGAIN_S:
             log.info("worker %s is busy: no requests for %.1f s", worker.url, wait)
         worker.busy_until = max(worker.busy_until, now + wait)
 
@@ -195,7 +200,8 @@ class States:
     def _look(self, worker: Worker) -> bool:
         """Whether first tokens are overdue; a stall is noticed, and its end."""
         silent_s = worker.pulse.silent_s()
-        if silent_s <= SLOW_S:
+        borne_s = SLOW_S if worker.pulse.owed < MANY else MANY_SLOW_S
+        if silent_s <= borne_s:
             if worker.stalled:
                 self._stall_over(worker)
             return False
@@ -205,7 +211,7 @@ class States:
             worker.stalled, worker.beats_at_stall = True, worker.pulse.beats
             reason = f"first tokens are overdue, silent for {silent_s:.0f} s"
             self._enter(worker, WorkerState.suspect, reason)
-        return silent_s > SLOW_S + SLOW_TIMES * prefill_s
+        return silent_s > borne_s + SLOW_TIMES * prefill_s
 
     def _stall_over(self, worker: Worker) -> None:
         worker.stalled = False
@@ -230,6 +236,8 @@ class States:
         if state is before:
             return
         worker.since = self._clock()
+        if state in OUT_OF_ORDER or before in OUT_OF_ORDER:
+            worker.doubt()
         level = logging.WARNING if state in OUT_OF_ORDER else logging.INFO
         log.log(level, "worker %s: %s -> %s: %s", worker.url, before, state, reason)
         if self._on_change is not None:

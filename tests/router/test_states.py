@@ -350,6 +350,16 @@ def test_a_worker_that_owes_first_tokens_and_is_silent_is_avoided() -> None:
     assert state(worker) is WorkerState.ready
 
 
+def test_the_more_it_owes_the_sooner_it_is_avoided() -> None:
+    """Few requests are lost where it hangs, however many come."""
+    fleet = Fleet(2)
+    decisions = [send(fleet, "w1", seed) for seed in range(5)]
+    fleet.clock += 0.4
+    assert urls(fleet.pool.candidates("qwen")) == ["w2"]
+    decisions[0].first_token()
+    assert urls(fleet.pool.candidates("qwen")) == ["w1", "w2"]
+
+
 def test_a_long_prefill_is_no_dead_worker() -> None:
     """What was sent to it is expected to take its time."""
     fleet = Fleet(2)

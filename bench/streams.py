@@ -1,0 +1,149 @@
+"""Many slow event streams at a time: delay added to each event, CPU per event, memory.
+
+2,000 streams of 4 tokens a second, and 300 of 20, through the gateway and straight to
+the worker. Worker and client speak the bare protocol, so that what is measured is the
+gateway; all three share the machine.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import re
+import time
+from collections.abc import Sequence
+from typing import cast
+from urllib.parse import urlsplit
+
+import msgspec
+import uvloop
+
+from bench._processes import cpu_s, percentile, resident_mb, running
+from bench._raw_client import request
+from gateway.serve import allow_many_connections
+from simworker.model import demo_model_dir
+
+CELLS = ((2000, 4.0), (300, 20.0))
+PATH = "/v1/chat/completions"
+SENT = re.compile(rb'"sent":([0-9.]+)')
+OPENED_AT_ONCE = 50
+SETTLE_S = 3.0
+OPEN_S = 120.0
+
+
+class Streams:
+    """What all streams have brought, once somebody `measures`."""
+
+    def __init__(self) -> None:
+        self.measures = False
+        self.open = 0
+        self.lost = 0
+        self.delays: list[float] = []
+
+    def take(self, data: bytes) -> None:
+        """What one read brought."""
+        if self.measures:
+            now = time.monotonic()
+            self.delays += [now - float(sent) for sent in SENT.findall(data)]
+
+
+class _Client(asyncio.Protocol):
+    """One stream."""
+
+    def __init__(self, streams: Streams, message: bytes) -> None:
+        self._streams = streams
+        self._message = message
+        self._began = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast(asyncio.Transport, transport).write(self._message)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._began and b'"sent":' in data:
+            self._began = True
+            self._streams.open += 1
+        self._streams.take(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._streams.lost += self._streams.measures
+
+
+class Measured(msgspec.Struct, kw_only=True):
+    """One cell: seconds of delay per event, and what the process used."""
+
+    delays: Sequence[float]
+    lost: int
+    cpu_s: float
+    memory_mb: float
+
+
+async def measure(
+    url: str, pid: int, count: int, rate: float, seconds: float
+) -> Measured:
+    """`count` streams of `rate` events a second, for so long."""
+    streams, parts = Streams(), urlsplit(url)
+    chat = {"model": "m", "stream": True, "user": f"{1 / rate:g}",
+            "messages": [{"role": "user", "content": "go on"}]}  # fmt: skip
+    body = json.dumps(chat, separators=(",", ":")).encode()
+    loop, message = asyncio.get_running_loop(), request(url, PATH, body)
+    transports = []
+    for number in range(count):
+        transport, _ = await loop.create_connection(
+            lambda: _Client(streams, message), parts.hostname or "", parts.port or 80
+        )
+        transports.append(transport)
+        if number % OPENED_AT_ONCE == 0:
+            await asyncio.sleep(0.02)
+    async with asyncio.timeout(OPEN_S):
+        while streams.open < count:  # noqa: ASYNC110 - a count, not an event
+            await asyncio.sleep(0.1)
+    await asyncio.sleep(SETTLE_S)
+    before, streams.measures = cpu_s(pid), True
+    await asyncio.sleep(seconds)
+    streams.measures = False
+    used, memory = cpu_s(pid) - before, resident_mb(pid)
+    for transport in transports:
+        transport.abort()
+    await asyncio.sleep(1.0)
+    return Measured(
+        delays=streams.delays, lost=streams.lost, cpu_s=used, memory_mb=memory
+    )
+
+
+def run(argv: Sequence[str]) -> None:
+    """Measure both cells and print them."""
+    parser = argparse.ArgumentParser(prog="python -m bench streams",
+                                     description=__doc__)  # fmt: skip
+    parser.add_argument("--seconds", type=float, default=20.0)
+    arguments = parser.parse_args(argv)
+    allow_many_connections()
+    with contextlib.ExitStack() as stack:
+        worker_pid, worker = stack.enter_context(running("bench._stream_worker"))
+        pid, gateway = stack.enter_context(
+            running(
+                "gateway", "--workers", worker, "--model", str(demo_model_dir()),
+                "--host", "127.0.0.1", "--port", "0", "--log-level", "warning",
+                "--drain-delay", "0", "--drain-timeout", "1",
+            )
+        )  # fmt: skip
+        print(f"the gateway alone: {resident_mb(pid):.0f} MB")
+        for count, rate in CELLS:
+            direct = uvloop.run(
+                measure(worker, worker_pid, count, rate, arguments.seconds)
+            )
+            through = uvloop.run(measure(gateway, pid, count, rate, arguments.seconds))
+            _print(count, rate, direct, through)
+
+
+def _print(count: int, rate: float, direct: Measured, through: Measured) -> None:
+    events = len(through.delays)
+    added = [
+        1000 * (percentile(through.delays, share) - percentile(direct.delays, share))
+        for share in (0.5, 0.99)
+    ]
+    print(
+        f"{count} streams of {rate:g}/s: {events} events, {through.lost} streams lost; "
+        f"added p50 {added[0]:.2f} ms, p99 {added[1]:.2f} ms; "
+        f"{1e6 * through.cpu_s / events:.1f} us of CPU per event; "
+        f"{through.memory_mb:.0f} MB"
+    )
