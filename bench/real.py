@@ -92,6 +92,11 @@ class Driver:
             samples = _SAMPLE.findall(await response.text())
         return Counter({(name, url): int(float(n)) for name, url, n in samples})
 
+    async def get(self, path: str) -> Any:
+        """A page of the gateway's own."""
+        async with self._client.get(self._url + path) as response:
+            return await response.json()
+
     async def send(self, ask: Ask) -> tuple[Row, Answer]:
         """Explain, send, count."""
         body = msgspec.json.encode(ask.body)

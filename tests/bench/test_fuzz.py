@@ -1,0 +1,52 @@
+"""The fuzzer: what it found before stays mended, and it finds what is broken."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bench._fuzz_inputs import mutated
+from bench._fuzz_targets import Target, targets
+from bench.fuzz import CORPUS, Fuzzer, corpus_of, failure
+
+TARGETS = targets()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_findings_stay_mended(name: str) -> None:
+    """Seeds, and what was once found, raise nothing."""
+    target = TARGETS[name]
+    for data in [*target.seeds, *corpus_of(CORPUS / name.replace(" ", "_"))]:
+        assert failure(target.call, data) is None
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_few_hundred_inputs(name: str, tmp_path: Path) -> None:
+    """A short run over each decoder finds nothing."""
+    fuzzer = Fuzzer(name, TARGETS[name], tmp_path, Random(name))
+    fuzzer.go(200)
+    assert fuzzer.findings == {}
+
+
+def test_what_is_broken_is_found(tmp_path: Path) -> None:
+    """A decoder that fails on one byte: found, made small, kept once, and told."""
+
+    def broken(data: bytes) -> None:
+        if b"\xc1" in data:
+            raise KeyError("what no decoder raises")
+
+    fuzzer = Fuzzer("x", Target([b"some bytes"], broken), tmp_path, Random(3))
+    fuzzer.go(500)
+    (path,) = (tmp_path / "x").iterdir()
+    assert path.read_bytes() == b"\xc1"
+    assert list(fuzzer.findings.values()) == [str(path)]
+    assert "1 findings" in fuzzer.line()
+
+
+def test_structures_get_past_the_first_check() -> None:
+    """Values of JSON are changed, and the whole is still JSON now and then."""
+    rng = Random(1)
+    seed = b'{"model": "m", "messages": [{"role": "user", "content": "hello"}]}'
+    broken = {mutated(rng, seed, seed) for _ in range(300)}
+    assert len(broken) > 200
+    assert sum(data.startswith(b'{"model":') and data[-1:] == b"}" for data in broken)
