@@ -81,11 +81,19 @@ class Ingest:
         worker: Worker,
         look: Callable[[], None],
     ) -> Following:
-        """What follows one worker's events; it calls `look` back to look at it."""
+        """What follows one worker's events; it calls `look` back to look at it.
+
+        A connection of its own that is lost or back may be another process.
+        """
+
+        def doubted() -> None:
+            worker.doubt()
+            look()
+
         self._looks[worker.url] = look
         return Following(
             worker,
             sockets=self._sockets,
-            fetch=lambda: self._drainer.follow(session, worker, look),
-            look=look,
+            fetch=lambda: self._drainer.follow(session, worker, doubted),
+            look=doubted,
         )

@@ -93,6 +93,8 @@ class Monitor:
                             await look.wait()
                     look.clear()
                     answered = await self._try(session, worker)
+                    if answered == bool(failures):  # silent since now, or till now
+                        worker.doubt()
                     failures = 0 if answered else failures + 1
         except Exception:
             for knowledge in worker.knowledge.values():
@@ -139,6 +141,8 @@ class Monitor:
         facts = _with_what_was_told(facts, before)
         if facts.trouble and facts.trouble != (before and before.trouble):
             log.warning("worker %s: %s", worker.url, facts.trouble)
+        if before is not None and facts.sources != before.sources:
+            worker.doubt()
         self.facts[worker.url] = facts
         self._pool.listed(worker, facts.models)
         engine = worker.engine = facts.engine or GENERIC

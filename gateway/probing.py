@@ -56,7 +56,7 @@ class Prober:
             reason = OWN_WAY.get(error.reason, "probe_failed")
             raise NotProven(reason, error.message) from None
 
-    async def run(self, probes: Sequence[Probe] = PROBES) -> frozenset[str]:
+    async def run(self, probes: Sequence[Probe]) -> frozenset[str]:
         """The features that equal renderings prove.
 
         Raises NotProven, Unanswered, and what `Threads.run` raises.

@@ -19,6 +19,7 @@ from gateway.published import Published, ask_published
 from gateway.threads import Late, QueueFull, Threads
 from render import Renderer
 from render.fingerprint import Difference, Fingerprint, difference
+from render.probes import FEW, PROBES, Probe
 from router.proof import PENDING, Blocker, Proof
 from router.worker import Worker
 
@@ -82,12 +83,19 @@ class Prover:
         self._day = 0
         self._ids: dict[Renderer, dict[str, bytes]] = {}
 
-    async def prove(self, asker: Asker, worker: Worker) -> Proof | Blocker:
-        """Compare the worker with each renderer of a model that it lists."""
+    async def prove(
+        self, asker: Asker, worker: Worker, *, few: bool = False
+    ) -> Proof | Blocker:
+        """Compare the worker with each renderer of a model that it lists.
+
+        A `few` probes tell whether the answers are still those of a proven worker.
+        """
         try:
             engine = self._engine(worker)
             models = self._models(worker)
-            proofs = [await self._model(asker, worker, engine, *m) for m in models]
+            proofs = [
+                await self._model(asker, engine, *model, few=few) for model in models
+            ]
         except NotProven as error:
             return error.blocker
         except TooLong as error:
@@ -124,7 +132,7 @@ class Prover:
         return [(name, renderer) for (_, renderer), name in found.items()]
 
     async def _model(
-        self, asker: Asker, worker: Worker, engine: Engine, name: str, own: Renderer
+        self, asker: Asker, engine: Engine, name: str, own: Renderer, *, few: bool
     ) -> Proof:
         ids = self._ids_of(own)
         routes = self._routes(engine)
@@ -144,7 +152,8 @@ class Prover:
             return Proof(by="digest", reads_mode=reads_mode)
         if not by_probes or differs.reason not in PROVABLE:
             raise NotProven(*differs)
-        features = await _probed(prober, None if published is None else differs)
+        probes = FEW if few else PROBES
+        features = await _probed(prober, probes, None if published is None else differs)
         return Proof(by="probes", shapes=features, reads_mode=reads_mode)
 
     async def _published(
@@ -183,10 +192,12 @@ class Prover:
         return [r for r in routes if self._config.probe or not r.generates]
 
 
-async def _probed(prober: Prober, differs: Difference | None) -> frozenset[str]:
+async def _probed(
+    prober: Prober, probes: Sequence[Probe], differs: Difference | None
+) -> frozenset[str]:
     """What probes prove; where they tell nothing, a known difference is the reason."""
     try:
-        return await prober.run()
+        return await prober.run(probes)
     except NotProven as error:
         blocker = error.blocker
         if blocker.reason == "probe_failed" and differs is not None:

@@ -189,3 +189,6 @@ PROBES = tuple(
     for name, body in _BODIES.items()
 )
 """All of them; the first has no features, and nothing is proven without it."""
+
+FEW = tuple(p for p in PROBES if p.name in {"plain", "system_tools", "tool_turns"})
+"""Enough to tell another template or tokenizer, in all likelihood."""

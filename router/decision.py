@@ -21,6 +21,9 @@ from router.worker import Worker
 WORKER_FAULTS = frozenset({"connect", "reset"})
 """Kinds of failure that speak against the worker."""
 
+MAY_HAVE_RESTARTED = WORKER_FAULTS | {"stale"}
+"""Kinds of failure that another process in the worker's place would show."""
+
 NEVER_COMPUTED = frozenset({"connect", "stale", "busy", "status"})
 """Kinds of failure after which the prompt cannot be in the worker's cache."""
 
@@ -213,6 +216,8 @@ class Decision:
 
     def _tell_pool(self, kind: str) -> None:
         """What a failure says of the worker."""
+        if kind in MAY_HAVE_RESTARTED:
+            self.worker.doubt()
         if kind in WORKER_FAULTS:
             self._pool.failed(self.worker, kind)
         elif kind == "timeout":

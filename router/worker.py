@@ -73,6 +73,7 @@ class Worker(Standing):
         self.can_pin_ranks = True
         self.rate = rate
         self.proof: Proof | Blocker = NOT_ASKED
+        self.doubts = 0
         self.knowledge: dict[int, Knowledge] = {}
         self.ledgers: dict[int, Ledger] = {}
         self._meters: dict[int, PrefillMeter] = {}
@@ -106,6 +107,12 @@ class Worker(Standing):
     def inflight_tokens(self) -> int:
         """Uncached prompt tokens in flight at all its ranks."""
         return sum(ledger.uncached_tokens for ledger in self.ledgers.values())
+
+    def doubt(self) -> None:
+        """It may be another process now: what was proven is not, until it is again."""
+        self.doubts += 1
+        if isinstance(self.proof, Proof):
+            self.proof = NOT_ASKED
 
     def block_size_of(self, rank: int) -> int:
         """The block size of a rank: what its events say, else the worker's."""

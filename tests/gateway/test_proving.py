@@ -18,8 +18,11 @@ from gateway.contact import WorkerFacts
 from gateway.proving import Proving
 from render import Renderer
 from render.shape import FEATURES
+from router.policies import RoundRobin
 from router.pool import WorkerPool
 from router.proof import NOT_ASKED, Blocker, Proof
+from router.request import RouteRequest
+from router.router import Router
 from router.states import DOWN_AFTER
 from router.worker import Worker, WorkerSpec
 from simworker.options import SimOptions
@@ -27,6 +30,7 @@ from tests.gateway.templates import OTHER, rendering
 from tests.running import SIM, WITH_EVENTS, Running, StartGateway, StartWorker, until
 
 PROVEN = Proof(by="probes", shapes=frozenset())
+WIDE = Proof(by="probes", shapes=frozenset({"system", "documents"}))
 BY_DIGEST = Proof(by="digest")
 DIFFERS = Blocker(reason="probe_differs", detail="probe plain differs at position 3")
 AWAY = Blocker(reason="unreachable", detail="/tokenize: no answer in time")
@@ -47,6 +51,7 @@ class Rig:
         self.now = 0.0
         self.asked: list[float] = []
         self.seen: list[Proof | Blocker] = []
+        self.few: list[bool] = []
         self.meanwhile: Callable[[], None] = lambda: None
         self.plan: list[tuple[float, Callable[[], object]]] = []
 
@@ -58,12 +63,23 @@ class Rig:
         """Seconds, that pass with each look only."""
         return getattr(self, "now", 0.0)
 
-    async def prove(self, asker: object, worker: Worker) -> Proof | Blocker:
+    async def prove(
+        self, asker: object, worker: Worker, *, few: bool
+    ) -> Proof | Blocker:
         """The next of the answers, the last again and again."""
         self.asked.append(self.now)
+        self.few.append(few)
         self.seen.append(worker.proof)
         self.meanwhile()
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def router(self) -> Router:
+        """What sends requests to the worker."""
+        return Router(self.pool, RoundRobin(random.Random(), self.clock))
+
+    def untold(self) -> None:
+        """The worker does not tell when its process was started."""
+        self.facts[self.worker.url] = msgspec.structs.replace(FACTS, started_at=None)
 
     def restart(self) -> None:
         """What the gateway knows says that it is another process."""
@@ -132,7 +148,7 @@ async def test_fingerprints_are_read_again(steps: Steps) -> None:
     rig = Rig(BY_DIGEST, BY_DIGEST, Blocker(reason="template_differs"))
     await steps(rig, 60.0)
     gaps = [after - at for at, after in zip(rig.asked, rig.asked[1:], strict=False)]
-    assert all(6.0 < gap < 10.0 for gap in gaps)
+    assert all(5.0 < gap < 9.0 for gap in gaps)
     assert len(set(gaps)) > 1  # not all workers in step
     assert rig.worker.proof == Blocker(reason="template_differs")
 
@@ -183,15 +199,84 @@ async def test_back_off(steps: Steps) -> None:
     assert rig.worker.proof == AWAY
 
 
-async def test_one_failure_is_borne(steps: Steps) -> None:
-    """A proven worker that is slow for once stays proven; not for twice."""
+async def test_no_start_is_told(steps: Steps) -> None:
+    """A worker proven by probes is asked a few again: another answer ends the proof."""
+    fewer = Proof(by="probes", shapes=frozenset({"system"}))
+    rig = Rig(WIDE, fewer, fewer, DIFFERS)
+    rig.untold()
+    await steps(rig, 30.0)
+    gaps = [after - at for at, after in zip(rig.asked, rig.asked[1:], strict=False)]
+    assert all(5.0 < gap < 9.0 for gap in gaps)
+    assert rig.few[:4] == [False, True, True, True]
+    assert rig.seen[:4] == [NOT_ASKED, WIDE, WIDE, WIDE]  # a few prove what all did
+    assert rig.worker.proof == DIFFERS
+    assert not any(rig.few[4:])  # what may be proven now, all probes tell
+
+
+async def test_all_probes_where_a_day_may_begin(steps: Steps) -> None:
+    """A template may print the date for some shapes only."""
+    rig = Rig(WIDE)
+    rig.untold()
+    await steps(rig, 920.0)
+    assert rig.few.count(False) == 2
+    assert 880.0 < rig.asked[rig.few.index(False, 1)] < 915.0
+
+
+async def test_a_fingerprint_instead_of_probes(steps: Steps) -> None:
+    """A worker that publishes one now is proven by it."""
+    rig = Rig(WIDE, BY_DIGEST)
+    rig.untold()
+    await steps(rig, 12.0)
+    assert rig.worker.proof == BY_DIGEST
+
+
+async def test_a_failure_ends_the_proof(steps: Steps) -> None:
+    """It may be another process; only when it fails again is that more than pending."""
     rig = Rig(BY_DIGEST, AWAY, BY_DIGEST)
     await steps(rig, 60.0)
-    assert set(rig.seen[1:]) == {BY_DIGEST}
+    assert rig.seen[:4] == [NOT_ASKED, BY_DIGEST, NOT_ASKED, BY_DIGEST]
+    assert rig.asked[2] - rig.asked[1] < 2.0
     rig = Rig(BY_DIGEST, AWAY, AWAY, BY_DIGEST)
     await steps(rig, 60.0)
-    assert rig.seen[:4] == [NOT_ASKED, BY_DIGEST, BY_DIGEST, AWAY]
+    assert rig.seen[:4] == [NOT_ASKED, BY_DIGEST, NOT_ASKED, AWAY]
     assert rig.worker.proof == BY_DIGEST
+
+
+@pytest.mark.parametrize("kind", ["connect", "reset", "stale"])
+async def test_doubts(steps: Steps, kind: str) -> None:
+    """A request that met nobody, or a connection that broke, ends the proof at once."""
+    rig = Rig(PROVEN, DIFFERS)
+    router = rig.router()
+    seen: list[Proof | Blocker] = []
+
+    def request() -> None:
+        decision = router.decide(RouteRequest(prompt_tokens=1))
+        decision.sent()
+        decision.failed(kind)
+        seen.append(rig.worker.proof)
+
+    rig.at(5.0, request)
+    await steps(rig, 6.0)
+    assert seen == [NOT_ASKED]
+    assert rig.asked == [0.0, 5.0]
+    assert rig.worker.proof == DIFFERS
+
+
+@pytest.mark.parametrize("kind", ["timeout", "client", "status"])
+async def test_no_doubts(steps: Steps, kind: str) -> None:
+    """What no other process would show leaves it proven."""
+    rig = Rig(PROVEN, DIFFERS)
+    router = rig.router()
+
+    def request() -> None:
+        decision = router.decide(RouteRequest(prompt_tokens=1))
+        decision.sent()
+        decision.failed(kind)
+
+    rig.at(5.0, request)
+    await steps(rig, 6.0)
+    assert rig.asked == [0.0]
+    assert rig.worker.proof == PROVEN
 
 
 async def test_ids_rejected_stays(steps: Steps) -> None:
@@ -227,16 +312,20 @@ async def test_workers_that_are_away(steps: Steps) -> None:
     assert rig.worker.proof == DIFFERS
 
 
-async def test_suspects_are_not_asked(steps: Steps) -> None:
-    """One that failed to connect once keeps its proof until it is back, or down."""
-    rig = Rig(BY_DIGEST, PROVEN)
+async def test_suspects(steps: Steps) -> None:
+    """One that failed once is pending, quietly; asked, and again when it is back."""
+    rig = Rig(BY_DIGEST, AWAY, AWAY, PROVEN)
     seen: list[Proof | Blocker] = []
     rig.at(1.0, lambda: rig.pool.failed(rig.worker, "refused"))
+    rig.at(1.0, lambda: seen.append(rig.worker.proof))
+    rig.at(2.5, lambda: seen.append(rig.worker.proof))
     rig.at(30.0, lambda: seen.append(rig.worker.proof))
     rig.at(30.0, lambda: rig.pool.answered(rig.worker))
+    rig.at(30.0, lambda: seen.append(rig.worker.proof))
     await steps(rig, 31.0)
-    assert seen == [BY_DIGEST]
-    assert rig.asked == [0.0, 30.0]
+    assert seen == [NOT_ASKED, NOT_ASKED, PROVEN, NOT_ASKED]
+    assert rig.asked[:2] == [0.0, 1.0]
+    assert rig.asked[-1] == 30.0
     assert rig.worker.proof == PROVEN
 
 
