@@ -31,6 +31,7 @@ from gateway.ingest import Ingest
 from gateway.metrics import Metrics
 from gateway.models import Renderers
 from gateway.monitor import Monitor
+from gateway.page.routes import PageRoutes
 from gateway.prover import Prover
 from gateway.proving import Proving
 from gateway.proxy import Proxy
@@ -273,6 +274,7 @@ class Gateway:
             check=handlers.check_admin,
             page=lambda: self.admin.workers(),
         ).add_to(guard)
+        PageRoutes(self.accounts, check=handlers.check_admin).add_to(guard)
         handlers.add_to(guard)
         return app
 

@@ -1,0 +1,1 @@
+"""The live page at `/gateway/`: its files as they are, and what it asks for."""
