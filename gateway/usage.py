@@ -20,6 +20,9 @@ from router.request import Usage
 MAX_OBJECT = 4096
 """Bytes looked at from the key on; a longer object is not read."""
 
+TRIES = 8
+"""Keys looked at in a piece, from its end on, until an object follows one."""
+
 LARGEST_COUNT = 1 << 40
 """A number of tokens above this is none."""
 
@@ -46,8 +49,9 @@ class UsageScanner:
             data = self._tail + data
         self._tail = self._unfinished_key(data)
         end = len(data)
-        while (at := data.rfind(_KEY, 0, end)) >= 0:
-            if self._look(data, at):
+        for _ in range(TRIES):
+            at = data.rfind(_KEY, 0, end)
+            if at < 0 or self._look(data, at):
                 return
             end = at
 

@@ -1,6 +1,7 @@
 """Finding the usage a worker reports, in any shape and any cut."""
 
 import json
+import time
 from itertools import pairwise
 
 import pytest
@@ -132,3 +133,14 @@ def test_no_number_of_tokens(number: str) -> None:
         b'"prompt_tokens_details":{"cached_tokens":%b}}}' % ((number.encode(),) * 2)
     )
     assert found == Usage(prompt_tokens=5, completion_tokens=0, cached_tokens=None)
+
+
+def test_keys_without_end_cost_little() -> None:
+    """Hundreds of objects that are never closed are not each looked at again."""
+    scanner, begun = UsageScanner(), time.process_time()
+    for _ in range(2_000):
+        scanner.feed(b'"usage": {')
+    assert scanner.usage is None
+    assert time.process_time() - begun < 2
+    scanner.feed(b'"usage": {"prompt_tokens": 3}')
+    assert scanner.usage is not None
