@@ -22,17 +22,15 @@ from gateway.values import (
     fraction,
     model_source,
     path_prefix,
+    policy_name,
     positive,
     secret,
     size,
     worker_urls,
 )
 from router.forwarding import When
+from router.policies import POLICIES
 from router.worker import WorkerSpec
-
-Policy = Literal[
-    "kv_cache_aware", "least_loaded", "round_robin", "random", "power_of_two", "session"
-]
 
 
 class Config(ProxyConfig, frozen=True, kw_only=True):
@@ -66,7 +64,10 @@ class Config(ProxyConfig, frozen=True, kw_only=True):
         ),
     ] = ()
     port: Port = 8080
-    policy: Annotated[Policy, option("how a worker is chosen")] = "kv_cache_aware"
+    policy: Annotated[
+        str,
+        option("how a worker is chosen", metavar="|".join(POLICIES), parse=policy_name),
+    ] = "kv_cache_aware"
     prefill_rate: Annotated[
         float | None,
         option(

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gateway.origin import Origin
+from router.policies import POLICIES
 
 DEFAULT_WORKER_PORT = 8000
 
@@ -43,6 +44,13 @@ def positive(text: str) -> float:
     if not 0 < value < float("inf"):
         raise ValueError("is no number above zero")
     return value
+
+
+def policy_name(text: str) -> str:
+    """The name of a policy; ValueError."""
+    if text not in POLICIES:
+        raise ValueError(f"is none of {', '.join(POLICIES)}")
+    return text
 
 
 def seconds(text: str) -> float:

@@ -4,7 +4,7 @@ Another one is a class with one method (`router.policy.Policy`) and a line in
 `POLICIES`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from router.candidate import DELAY_WEIGHT, Candidate
 from router.kv_cache_aware import KvCacheAware
@@ -76,7 +76,7 @@ class Session(Policy):
         return next(n for n in order if n == idle or candidates[n].wait_s <= limit_s)
 
 
-POLICIES: Mapping[str, type[Policy]] = {
+POLICIES: dict[str, type[Policy]] = {
     "kv_cache_aware": KvCacheAware,
     "least_loaded": LeastLoaded,
     "round_robin": RoundRobin,
