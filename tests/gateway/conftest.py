@@ -50,6 +50,12 @@ def never_blocks() -> Iterator[None]:
 
 
 @pytest.fixture
+def tasks() -> Callable[[], int]:
+    """How many tasks there are now."""
+    return lambda: len(asyncio.all_tasks())
+
+
+@pytest.fixture
 def bodies(monkeypatch: pytest.MonkeyPatch) -> Bodies:
     """What the simulated workers of a test are sent."""
     return Bodies(monkeypatch)

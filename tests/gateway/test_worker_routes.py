@@ -1,0 +1,159 @@
+"""Workers added, drained and taken out while the gateway serves."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from router.worker import WorkerState
+from tests.gateway.scripted import LISTING, state, worker
+from tests.proxy.raw import (
+    LAST_CHUNK,
+    SSE_HEAD,
+    RawClient,
+    RawWorker,
+    Script,
+    WorkerConnection,
+    chunk,
+    event,
+)
+from tests.running import MODEL, Running, StartGateway, StartWorker, until
+
+PATH = "/gateway/workers"
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+async def send(gateway: Running, method: str, body: object, status: int) -> Any:
+    """The JSON of the answer to a request to the route."""
+    url = gateway.url + PATH
+    async with gateway.client.request(method, url, json=body) as response:
+        assert response.status == status, await response.text()
+        return await response.json()
+
+
+async def test_a_worker_is_added_and_used(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """It is contacted at once, and gets requests when it has answered."""
+    first, second = await start_worker(), await start_worker()
+    gateway = await start_gateway(first, policy="round_robin")
+    added = await send(gateway, "POST", {"url": second.url}, 201)
+    assert (added["url"], added["state"]) == (second.url, "joining")
+    await until(lambda: state(gateway, second.url) is WorkerState.ready)
+    answered = {(await gateway.chat(HELLO)).worker for _ in range(4)}
+    assert answered == {first.url, second.url}
+    await send(gateway, "POST", {"url": second.url}, 409)
+
+
+async def test_a_drained_worker_gets_nothing_until_it_is_back(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Also where its cache is the warmest."""
+    first, second = await start_worker(), await start_worker()
+    gateway = await start_gateway(first, second)
+    warm = (await gateway.chat(HELLO)).worker
+    drained = await send(gateway, "PATCH", {"url": warm, "state": "draining"}, 200)
+    assert drained["state"] == "draining"
+    assert {(await gateway.chat(HELLO)).worker for _ in range(3)} == (
+        {first.url, second.url} - {warm}
+    )
+    await send(gateway, "PATCH", {"url": warm, "state": "ready"}, 200)
+    assert state(gateway, warm) is WorkerState.ready
+
+
+def pausing(go_on: asyncio.Event) -> Script:
+    """Streams of two events; the second waits."""
+
+    async def script(connection: WorkerConnection) -> None:
+        while request := await connection.request():
+            if not request.startswith(b"POST"):
+                await connection.send(LISTING)
+                continue
+            await connection.send(SSE_HEAD + chunk(event(1)))
+            await go_on.wait()
+            await connection.send(chunk(event(2)) + LAST_CHUNK)
+
+    return script
+
+
+async def test_a_worker_that_is_taken_out_keeps_its_streams(
+    start_gateway: StartGateway,
+) -> None:
+    """And leaves nothing behind: no task, no series, no knowledge."""
+    go_on = asyncio.Event()
+    async with RawWorker(pausing(go_on)) as streaming, worker(b"") as other:
+        gateway = await start_gateway(streaming.url)
+        await send(gateway, "POST", {"url": other.url, "model": "m"}, 201)
+        async with RawClient(gateway.port) as client:
+            chat = {"model": "m", "stream": True, "messages": HELLO}
+            await client.post(json.dumps(chat).encode())
+            await client.head()
+            assert await client.chunk() == event(1)
+            url = f"{gateway.url}{PATH}?url={streaming.url}"
+            async with gateway.client.delete(url) as response:
+                gone = await response.json()
+            assert gone == {"removed": streaming.url, "inflight_requests": 1}
+            page = await gateway.get(PATH)
+            assert [one["url"] for one in page["workers"]] == [other.url]
+            go_on.set()
+            assert await client.chunk() == event(2)
+            assert await client.chunk() == b""
+        index = await gateway.get("/gateway/index")
+        assert streaming.url not in {owner["worker"] for owner in index["owners"]}
+        series = [name for name in await gateway.metrics() if streaming.url in name]
+        assert not [name for name in series if "inflight" in name or "state" in name]
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "status"),
+    [
+        ("POST", {}, 400),
+        ("POST", {"url": "ftp://w"}, 400),
+        ("POST", {"url": "w", "nonsense": 1}, 400),
+        ("POST", [], 400),
+        ("PATCH", {"url": "w", "state": "draining"}, 404),
+        ("PATCH", {"state": "draining"}, 400),
+        ("PATCH", {"url": "http://127.0.0.1:1", "state": "down"}, 400),
+        ("PATCH", [], 400),
+        ("DELETE", {"url": "w"}, 404),
+        ("DELETE", {"url": 3}, 400),
+        ("DELETE", None, 400),
+        ("PUT", {}, 405),
+    ],
+)
+async def test_mistakes(
+    start_gateway: StartGateway, method: str, body: object, status: int
+) -> None:
+    """Told in OpenAI's shape; nothing changes."""
+    gateway = await start_gateway("http://127.0.0.1:1")
+    answer = await send(gateway, method, body, status)
+    assert answer["error"]["message"]
+    assert len(gateway.gateway.pool.workers) == 1
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
+async def test_behind_the_guard(
+    start_gateway: StartGateway, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """As all of /gateway: from elsewhere only with the key."""
+    monkeypatch.setattr("gateway.access._is_loopback", lambda _: False)
+    gateway = await start_gateway("http://127.0.0.1:1", admin_key="secret")
+    answer = await send(gateway, method, {"url": "w"}, 401)
+    assert answer["error"]["code"] == "unauthorized"
+
+
+async def test_the_last_one_may_go(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Then there is nobody to send to, until one comes."""
+    only = await start_worker()
+    gateway = await start_gateway(only)
+    await send(gateway, "DELETE", {"url": only.url}, 200)
+    chat = {"model": MODEL, "messages": HELLO}
+    answer = await gateway.post("/v1/chat/completions", chat, 503)
+    assert answer["error"]["code"] == "no_worker"
+    await gateway.get("/ready", 503)
+    await send(gateway, "POST", {"url": only.url}, 201)
+    await until(lambda: state(gateway, only.url) is WorkerState.ready)
+    assert (await gateway.chat(HELLO)).worker == only.url
