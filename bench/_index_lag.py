@@ -19,6 +19,7 @@ from bench._processes import percentile
 from gateway.engines.facts import EventSource
 from gateway.feeds import EventSockets
 from gateway.housekeeping import SWEEP_BLOCKS
+from gateway.slices import Slices
 from kvindex.blocks import Namespace, chain, pack_ids
 from kvindex.events import BlockRemoved, BlockStored, EventBatch, KVEvent
 from kvindex.feed import Feed
@@ -64,7 +65,7 @@ def measure(rate: int, seconds: float) -> Lag:
 
 
 async def _measure(endpoints: list[str], seconds: float) -> Lag:
-    indexes, sockets, lag = Indexes(limit_bytes=1 << 32), EventSockets(), Lag()
+    indexes, sockets, lag = Indexes(limit_bytes=1 << 32), EventSockets(Slices()), Lag()
     feeds = [
         Feed(model="bench", indexes=indexes, key=place, clock=time.monotonic)
         for place in endpoints

@@ -17,7 +17,7 @@ from gateway.contact import reason
 from gateway.engines.trtllm import NO_EVENTS
 from gateway.owners import Owners
 from gateway.silence import expect
-from gateway.slices import BLOCKS, SLICE_S, work_off
+from gateway.slices import BLOCKS, Slices
 from kvindex.wire.trtllm import RawEvent, split_drain
 from kvindex.wire.trtllm_pieces import pieces
 from router.worker import Worker
@@ -47,8 +47,11 @@ class DrainFailed(Exception):
 class Drainer:
     """Fetches the events of workers that keep them."""
 
-    def __init__(self, owners: Owners, api_key: str | None = None) -> None:
+    def __init__(
+        self, owners: Owners, slices: Slices, api_key: str | None = None
+    ) -> None:
         self._owners = owners
+        self._slices = slices
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
     async def follow(
@@ -116,19 +119,17 @@ class Drainer:
 
         In slices short enough for requests.
         """
-        end, events = time.monotonic() + SLICE_S, 0
+        events = 0
         for piece in pieces(body):
-            drained = split_drain(piece)
+            async with self._slices.turn():
+                drained = split_drain(piece)
             events += len(drained.events)
             for why in drained.undecodable:
                 self._undecodable(worker, why)
             for event in drained.events:
                 await self._hand_on(worker, event)
-                if time.monotonic() > end:
-                    await asyncio.sleep(0)
-                    end = time.monotonic() + SLICE_S
         for known in list(worker.knowledge.values()):
-            await work_off(known.feed)  # of other causes than events, too
+            await self._slices.work_off(known.feed)  # of other causes than events, too
         return events
 
     async def _hand_on(self, worker: Worker, event: RawEvent) -> None:
@@ -138,7 +139,7 @@ class Drainer:
             return
         restarts = feed.counters.restarts
         feed.receive(event.event_id, event.payload)
-        await work_off(feed)
+        await self._slices.work_off(feed)
         if feed.counters.restarts > restarts:
             self._owners.began_anew(worker, event.rank)
 

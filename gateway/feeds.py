@@ -16,7 +16,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from gateway.engines.facts import EventSource
 from gateway.silence import expect
-from gateway.slices import SLICE_S
+from gateway.slices import Slices
 from gateway.stream import Stream
 from kvindex.events import UndecodableBatch
 from kvindex.feed import Feed
@@ -42,7 +42,8 @@ DISCONNECTED = zmq.EVENT_DISCONNECTED
 class EventSockets:
     """Makes the sockets of all feeds, in one ZMQ context."""
 
-    def __init__(self) -> None:
+    def __init__(self, slices: Slices) -> None:
+        self.slices = slices
         self._context: zmq.asyncio.Context | None = None
 
     @property
@@ -73,8 +74,10 @@ class EventSockets:
             changes = socket.get_monitor_socket(CONNECTED | DISCONNECTED)
             socket.connect(source.endpoint)
             async with asyncio.TaskGroup() as tasks:
-                stream = Stream(feed, self.context, source.replay, tasks)
-                subscription = _Subscription(socket, source.endpoint, stream)
+                stream = Stream(feed, self.context, self.slices, source.replay, tasks)
+                subscription = _Subscription(
+                    socket, source.endpoint, stream, self.slices
+                )
                 tasks.create_task(subscription.drain())
                 tasks.create_task(subscription.watch(changes, on_change))
         finally:
@@ -107,17 +110,20 @@ class _Subscription:
         socket: zmq.asyncio.Socket,
         endpoint: str,
         stream: Stream,
+        slices: Slices,
     ) -> None:
         self._socket = socket
         self._endpoint = endpoint
         self._stream = stream
+        self._slices = slices
 
     async def drain(self) -> None:
         """Hand batches to the feed as they come, until cancelled."""
         plain: zmq.Socket[bytes] = zmq.Socket.shadow(self._socket)
         while True:
             await self._socket.poll(IDLE_MS)
-            receive_slice(plain, self._take)
+            async with self._slices.turn() as end:
+                receive_slice(plain, self._take, end)
             await self._stream.work()
             await asyncio.sleep(0)
 
@@ -162,10 +168,9 @@ class _Subscription:
 
 
 def receive_slice(
-    socket: "zmq.Socket[bytes]", take: Callable[[Sequence[bytes]], None]
+    socket: "zmq.Socket[bytes]", take: Callable[[Sequence[bytes]], None], end: float
 ) -> None:
-    """Hand over the messages that wait, for at most SLICE_S."""
-    end = time.monotonic() + SLICE_S
+    """Hand over the messages that wait, until `end` by `time.monotonic`."""
     while time.monotonic() < end:
         try:
             frames = socket.recv_multipart(zmq.NOBLOCK)

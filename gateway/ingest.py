@@ -12,6 +12,7 @@ from gateway.following import Following
 from gateway.listener import Listener
 from gateway.owners import Owners
 from gateway.silence import Silence
+from gateway.slices import Slices
 from gateway.topics import Topics
 from kvindex.feed import FeedSettings
 from kvindex.index import Indexes
@@ -26,8 +27,9 @@ class Ingest:
         """For the workers of the pool; ConfigError for topics that are nobody's."""
         self.owners = Owners(indexes, FeedSettings(suspect_ttl_s=config.suspect_ttl))
         self.silence = Silence(pool)
-        self._sockets = EventSockets()
-        self._drainer = Drainer(self.owners, config.worker_api_key)
+        slices = Slices()
+        self._sockets = EventSockets(slices)
+        self._drainer = Drainer(self.owners, slices, config.worker_api_key)
         self._looks: dict[str, Callable[[], None]] = {}
         self.listener: Listener | None = None
         self._pool = pool

@@ -126,7 +126,8 @@ class Listener:
         while True:
             if not await socket.poll(IDLE_MS):
                 self._settle()
-            receive_slice(plain, lambda frames: self._take(frames, tasks))
+            async with self._sockets.slices.turn() as end:
+                receive_slice(plain, lambda frames: self._take(frames, tasks), end)
             while self._fed:
                 await self._fed.pop().work()
             await asyncio.sleep(0)
@@ -191,7 +192,8 @@ class Listener:
         stream = self._streams.get((worker.url, rank))
         if stream is None or stream.feed is not feed:
             endpoint = self._owners.sources(worker).replays.get(rank)
-            stream = Stream(feed, self._sockets.context, endpoint, tasks)
+            sockets = self._sockets
+            stream = Stream(feed, sockets.context, sockets.slices, endpoint, tasks)
             self._turns.pop(self._streams.get((worker.url, rank), stream), None)
             self._streams[worker.url, rank] = stream
             self._turns[stream] = Turns()

@@ -12,7 +12,7 @@ import logging
 import zmq
 import zmq.asyncio
 
-from gateway.slices import work_off
+from gateway.slices import Slices
 from kvindex.events import UndecodableBatch
 from kvindex.feed import Feed
 from kvindex.wire import vllm
@@ -28,25 +28,25 @@ RECEIVE_LIMIT = 20_000
 
 
 async def replay(
-    context: zmq.asyncio.Context, endpoint: str, start: int, feed: Feed
+    context: zmq.asyncio.Context, endpoint: str, start: int, feed: Feed, slices: Slices
 ) -> None:
     """Have the batches from `start` on sent again, if the publisher does so in time."""
     complete = False
     feed.replaying(start)
     try:
         async with asyncio.timeout(TOTAL_S):
-            complete = await _ask(context, endpoint, start, feed)
+            complete = await _ask(context, endpoint, start, feed, slices)
     except TimeoutError:
         log.info("KV events of %s: %s still replays, given up", feed.key, endpoint)
     except zmq.ZMQError as error:
         log.error("KV events of %s: no replay at %s: %s", feed.key, endpoint, error)
     finally:
         feed.replay_ended(complete)
-        await work_off(feed)
+        await slices.work_off(feed)
 
 
 async def _ask(
-    context: zmq.asyncio.Context, endpoint: str, start: int, feed: Feed
+    context: zmq.asyncio.Context, endpoint: str, start: int, feed: Feed, slices: Slices
 ) -> bool:
     """Whether the answer came to its end."""
     with contextlib.closing(context.socket(zmq.DEALER)) as socket:
@@ -65,5 +65,5 @@ async def _ask(
             if sequence == vllm.END_OF_REPLAY:
                 return True
             feed.replayed(sequence, payload)
-            await work_off(feed)
+            await slices.work_off(feed)
         return False

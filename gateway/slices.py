@@ -1,7 +1,13 @@
-"""Work on the event loop in slices short enough that no request waits for it."""
+"""Work on the event loop in slices short enough that no request waits for it.
+
+All feeds of a gateway share them: however many are flooded, one slice is worked off
+between two turns of the loop, and each feed has its turn.
+"""
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator
 
 from kvindex.feed import Feed
 
@@ -10,10 +16,26 @@ BLOCKS = 50
 """Blocks of events applied between two looks at the clock: a fraction of a slice."""
 
 
-async def work_off(feed: Feed) -> None:
-    """Let what a feed was given change the index."""
-    end = time.monotonic() + SLICE_S
-    while feed.work(BLOCKS):
-        if time.monotonic() >= end:
-            await asyncio.sleep(0)
-            end = time.monotonic() + SLICE_S
+class Slices:
+    """Who may work on the loop now, and until when."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._end = 0.0
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[float]:
+        """One's turn, after those who asked before, until this `time.monotonic()`."""
+        async with self._turn:
+            if time.monotonic() >= self._end:
+                await asyncio.sleep(0)
+                self._end = time.monotonic() + SLICE_S
+            yield self._end
+
+    async def work_off(self, feed: Feed) -> None:
+        """Let what a feed was given change the index."""
+        left = True
+        while left:
+            async with self.turn() as end:
+                while (left := feed.work(BLOCKS)) and time.monotonic() < end:
+                    pass

@@ -9,7 +9,7 @@ import asyncio
 import zmq.asyncio
 
 from gateway.replay import replay
-from gateway.slices import work_off
+from gateway.slices import Slices
 from kvindex.feed import Feed
 
 
@@ -20,12 +20,14 @@ class Stream:
         self,
         feed: Feed,
         context: zmq.asyncio.Context,
+        slices: Slices,
         replay_endpoint: str | None,
         tasks: asyncio.TaskGroup,
     ) -> None:
         """Replays are among `tasks`; None: the publisher cannot be asked."""
         self.feed = feed
         self._context = context
+        self._slices = slices
         self._replay_endpoint = replay_endpoint
         self._tasks = tasks
         self._asking = False
@@ -33,7 +35,7 @@ class Stream:
 
     async def work(self) -> None:
         """Let what the feed was given change the index, ask for what it misses."""
-        await work_off(self.feed)
+        await self._slices.work_off(self.feed)
         endpoint, wanted = self._replay_endpoint, self.feed.replay_from is not None
         if wanted and endpoint is not None and not self._asking:
             self._asking = True
@@ -42,6 +44,6 @@ class Stream:
     async def _ask(self, endpoint: str) -> None:
         try:
             while (start := self.feed.replay_from) is not None:
-                await replay(self._context, endpoint, start, self.feed)
+                await replay(self._context, endpoint, start, self.feed, self._slices)
         finally:
             self._asking = False

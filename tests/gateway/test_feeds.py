@@ -11,6 +11,7 @@ import zmq
 from gateway import feeds
 from gateway.engines.facts import EventSource
 from gateway.feeds import EventSockets
+from gateway.slices import Slices
 from kvindex.blocks import pack_ids
 from kvindex.events import BlockStored, EventBatch
 from kvindex.feed import Feed
@@ -82,7 +83,7 @@ def feed() -> Feed:
 @pytest.fixture
 async def sockets() -> AsyncIterator[EventSockets]:
     """Sockets, closed after the test."""
-    sockets = EventSockets()
+    sockets = EventSockets(Slices())
     yield sockets
     sockets.close()
 
@@ -140,7 +141,7 @@ async def test_a_flood_leaves_the_loop_free(
     await asyncio.wait({follow})
 
 
-def test_a_slice_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slice_is_short() -> None:
     """No more is received once the slice is over."""
     received: list[int] = []
 
@@ -155,8 +156,8 @@ def test_a_slice_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
 
     socket: Any = Endless()
     feed: Any = Slow()
-    monkeypatch.setattr(feeds, "SLICE_S", 0.005)
-    feeds.receive_slice(socket, lambda frames: feed.receive(0, b""))
+    end = time.monotonic() + 0.005
+    feeds.receive_slice(socket, lambda frames: feed.receive(0, b""), end)
     assert 1 <= len(received) <= 6
 
 
