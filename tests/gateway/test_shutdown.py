@@ -1,0 +1,136 @@
+"""How a serving process ends: what it says, what it still serves, and for how long."""
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from subprocess import Popen
+
+import aiohttp
+
+from tests.gateway.command import serving
+from tests.gateway.scripted import LISTING
+from tests.proxy.raw import (
+    CHAT,
+    LAST_CHUNK,
+    SSE_HEAD,
+    RawClient,
+    RawWorker,
+    WorkerConnection,
+    chunk,
+    event,
+)
+
+WAIT_S = 20.0
+
+
+@asynccontextmanager
+async def streaming(events: int, gap_s: float) -> AsyncIterator[str]:
+    """A worker that streams so many events; its URL."""
+
+    async def script(connection: WorkerConnection) -> None:
+        while request := await connection.request():
+            if not request.startswith(b"POST"):
+                await connection.send(LISTING)
+                continue
+            await connection.send(SSE_HEAD)
+            for number in range(events):
+                await connection.send(chunk(event(number)))
+                await asyncio.sleep(gap_s)
+            await connection.send(LAST_CHUNK)
+
+    async with RawWorker(script) as worker:
+        yield worker.url
+
+
+@contextmanager
+def gateway(worker: str, delay: str, grace: str) -> Iterator[tuple[Popen[str], str]]:
+    """A gateway process in front of one worker."""
+    words = ("--workers", worker, "--host", "127.0.0.1", "--port", "0",
+             "--render", "never", "--drain-delay", delay,
+             "--drain-timeout", grace)  # fmt: skip
+    with serving(*words) as served:
+        yield served
+
+
+async def status(client: aiohttp.ClientSession, url: str) -> int:
+    """The status of a GET; 0 where nobody listens."""
+    try:
+        async with client.get(url) as response:
+            return response.status
+    except aiohttp.ClientConnectionError:
+        return 0
+
+
+async def ended(process: "Popen[str]") -> int:
+    """The exit status, soon."""
+    return await asyncio.to_thread(process.wait, WAIT_S)
+
+
+@asynccontextmanager
+async def started(
+    worker: str, delay: str, grace: str
+) -> AsyncIterator[tuple["Popen[str]", str]]:
+    """`gateway`, while the worker goes on in this process."""
+    context = gateway(worker, delay, grace)
+    try:
+        yield await asyncio.to_thread(context.__enter__)
+    finally:
+        await asyncio.to_thread(context.__exit__, *sys.exc_info())
+
+
+async def test_sigterm_is_a_graceful_end(client: aiohttp.ClientSession) -> None:
+    """Not ready at once, all served for a while, streams to their end; status 0."""
+    async with streaming(30, 0.1) as worker, started(worker, "1", "10") as served:
+        process, url = served
+        assert await status(client, url + "/ready") == 200
+        async with RawClient(int(url.rpartition(":")[2])) as stream:
+            await stream.post(CHAT)
+            await stream.head()
+            process.send_signal(signal.SIGTERM)
+            await asyncio.sleep(0.3)
+            assert await status(client, url + "/ready") == 503
+            assert await status(client, url + "/health") == 200
+            assert await status(client, url + "/v1/models") == 200
+            await asyncio.sleep(1.2)
+            assert await status(client, url + "/health") == 0
+            pieces = [await stream.chunk() for _ in range(31)]
+        assert pieces == [event(number) for number in range(30)] + [b""]
+        assert await ended(process) == 0
+
+
+async def test_a_stream_that_does_not_end_is_cut(client: aiohttp.ClientSession) -> None:
+    """After --drain-timeout; that is no failure of the gateway."""
+    async with streaming(1000, 0.05) as worker, started(worker, "0", "0.5") as served:
+        process, url = served
+        async with RawClient(int(url.rpartition(":")[2])) as stream:
+            await stream.post(CHAT)
+            await stream.head()
+            begun = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert await ended(process) == 0
+            assert 0.5 <= time.monotonic() - begun < 10
+            assert not (await stream.rest()).endswith(LAST_CHUNK)
+
+
+async def test_a_second_signal_ends_it_now(client: aiohttp.ClientSession) -> None:
+    """Whatever is still open."""
+    async with streaming(1000, 0.05) as worker, started(worker, "30", "30") as served:
+        process, url = served
+        process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.3)
+        assert await status(client, url + "/ready") == 503
+        process.send_signal(signal.SIGTERM)
+        assert await ended(process) == -signal.SIGTERM
+
+
+async def test_sigint_does_not_wait_for_others(client: aiohttp.ClientSession) -> None:
+    """Who presses Ctrl-C wants it to end: without --drain-delay."""
+    async with streaming(1, 0) as worker, started(worker, "30", "5") as served:
+        process, _ = served
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert await ended(process) == 0
+        assert time.monotonic() - begun < 15
