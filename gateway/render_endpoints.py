@@ -7,7 +7,7 @@ which differ in how they find the service of a request's model.
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -15,6 +15,7 @@ from aiohttp import web
 from gateway import answers
 from gateway import body as bodies
 from gateway.config import Config
+from gateway.derender_endpoints import DerenderStreams, Services
 from gateway.errors import RenderBusy, RenderTimeout
 from gateway.guard import Guard, Handler
 from gateway.headers import sent_request_id
@@ -38,20 +39,21 @@ RENDER_ROUTES: Mapping[str, tuple[str, Callable[..., object]]] = {
 }
 """Path -> (label in the metrics, what answers it)."""
 
+DERENDER_ROUTES: Mapping[str, tuple[str, Call]] = {
+    "/v1/chat/completions/derender": ("chat_derender", RenderService.derender_chat),
+    "/v1/completions/derender": (
+        "completions_derender",
+        RenderService.derender_completions,
+    ),
+}
+STREAM_ROUTE = ("/v1/chat/completions/derender/stream", "chat_derender_stream")
+
 TOKENIZER_ROUTES: Mapping[str, tuple[str, Call]] = {
     "/tokenize": ("tokenize", RenderService.tokenize),
     "/detokenize": ("detokenize", RenderService.detokenize),
 }
 
 FLAGS = {"1": True, "true": True, "0": False, "false": False}
-
-
-class Services(Protocol):
-    """Which service answers a request."""
-
-    async def find(self, body: bytes) -> RenderService:
-        """The service of a body's model; raises RenderRefused."""
-        ...
 
 
 def endpoint_threads(config: SharedConfig) -> Threads:
@@ -100,9 +102,16 @@ class RenderEndpoints:
         )
 
     def add_render_routes(self, guard: Guard) -> None:
-        """The routes that render what an inference route would be sent."""
+        """The routes that render what an inference route would be sent, and back."""
         for path, (endpoint, render) in RENDER_ROUTES.items():
             guard.add("POST", path, self._handler(_rendering(render)), endpoint)
+        for path, (endpoint, call) in DERENDER_ROUTES.items():
+            guard.add("POST", path, self._handler(_plain(call)), endpoint)
+        streams = DerenderStreams(
+            self._services, dialect=self._dialect, threads=self._threads
+        )
+        path, endpoint = STREAM_ROUTE
+        guard.add("POST", path, streams.handle, endpoint)
 
     def add_tokenizer_routes(self, guard: Guard) -> None:
         """vLLM's routes of the tokenizer."""

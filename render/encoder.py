@@ -16,6 +16,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer
 
 from kvindex.blocks import pack_ids, unpack_ids
+from render.detokenizer import Vocabulary
 from render.errors import ModelNotFound, Unrenderable
 from render.libraries import Fastokens, Library, Tokenizers, if_equal
 from render.rust import RustFailed, rust
@@ -122,6 +123,11 @@ class Encoder:
         Takes a while to find out, so it is asked for before requests come.
         """
         return max(map(len, self._reference.get_vocab(with_added_tokens=True)))
+
+    @cached_property
+    def texts(self) -> Vocabulary:
+        """What each id is in a text."""
+        return Vocabulary(self._reference)
 
     def vocabulary(self) -> dict[str, int]:
         """The model's own tokens as they are spelled, without the added ones."""

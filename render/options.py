@@ -19,3 +19,8 @@ class RenderOptions(msgspec.Struct, frozen=True, kw_only=True):
     tool_call_parser: str | None = None
     trust_request_chat_template: bool = False
     dialect: Dialect = "union"
+
+    @property
+    def parses(self) -> bool:
+        """Whether there is a parser."""
+        return bool(self.reasoning_parser or self.tool_call_parser)

@@ -25,6 +25,7 @@ from render.body import (
     truncation,
 )
 from render.content_format import CONTENT_FORMATS, ContentFormat
+from render.derender import Derendering
 from render.encoder import Encoder
 from render.encoding import prompt_ids, prompt_offsets
 from render.errors import ModelNotFound, Unrenderable, check_one_of
@@ -48,7 +49,7 @@ MiB = 1024 * 1024
 TOKENIZER_MODES = ("auto", "hf", "fast")  # all of them the fast tokenizer
 
 
-class Renderer:
+class Renderer(Derendering):
     """Renders chats and completions of one model as one engine does."""
 
     def __init__(

@@ -11,6 +11,7 @@ from kvindex.blocks import unpack_ids
 from render import fields as tables
 from render.body import Json
 from render.checks import check_chat, check_completion
+from render.derender_service import Derendered
 from render.endpoint import Endpoint
 from render.errors import Unrenderable
 from render.fields import Field, read_fields
@@ -38,7 +39,7 @@ NO_SUFFIX = "suffix is only supported for models with FIM completion rendering"
 MAX_PROMPTS = 4096  # of one completion body
 
 
-class RenderService:
+class RenderService(Derendered):
     """Answers render requests; safe to call from several threads.
 
     Every method raises RenderRefused, and nothing else, for what it does not render.
@@ -58,7 +59,7 @@ class RenderService:
         efforts = self._rules.efforts
         effort = Field("text", choices=efforts) if efforts else Field("any")
         self._chat_fields = {**tables.CHAT, "reasoning_effort": effort}
-        self._created = int(clock())
+        self._clock, self._created = clock, int(clock())
         self._new_id = new_id or self._random_id
         self._endpoint = Endpoint(
             renderer,
@@ -89,7 +90,7 @@ class RenderService:
         sampling = chat_sampling(
             fields,
             max_tokens=_least(output, room),
-            parsed=self._parses,
+            parsed=self.options.parses,
             tool_call_parser=self.options.tool_call_parser,
         )
         return self._answer(
@@ -161,7 +162,7 @@ class RenderService:
         sampling = responses_sampling(
             fields,
             max_tokens=_least(output, self._endpoint.room(rendered)),
-            parsed=self._parses,
+            parsed=self.options.parses,
             tool_call_parser=self.options.tool_call_parser,
         )
         id_ = request_id or self._new_id()
@@ -238,10 +239,6 @@ class RenderService:
         if len(prompts) > MAX_PROMPTS:
             raise bad_value(f"More than {MAX_PROMPTS} prompts.", "prompt", len(prompts))
         return prompts
-
-    @property
-    def _parses(self) -> bool:
-        return bool(self.options.reasoning_parser or self.options.tool_call_parser)
 
     def _reasoning(self, rendered: Rendered, fields: Json) -> bool | None:
         if not fields["include_reasoning"]:
