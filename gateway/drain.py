@@ -66,6 +66,7 @@ class Drainer:
         """
         log.info("worker %s: fetching KV events at %s", worker.url, ROUTE)
         pace, holes, failures = Pace(worker), Holes(worker.url), 1
+        answered = False
         while True:
             try:
                 body = await self._fetch(session, worker.url)
@@ -78,7 +79,9 @@ class Drainer:
                 continue
             if failures:
                 self._connected(worker)
-                look()
+                if answered:
+                    look()
+                answered = True
             gaps = _gaps(worker)
             events = await self._hand_over(worker, body)
             if not failures:  # after one that failed, holes are no wonder

@@ -24,6 +24,7 @@ from gateway.errors import BadRequest, NotFound, Overloaded
 from gateway.explain_page import ExplainPage
 from gateway.guard import Guard
 from gateway.headers import target
+from gateway.integrity import is_encoded, is_signed
 from gateway.metrics import CONTENT_TYPE, Metrics
 from gateway.outgoing import Outgoing
 from gateway.peek import Peeked, peek
@@ -45,8 +46,6 @@ ROUTED: Mapping[str, Kind] = {
     RESPONSES: "responses",
 }
 """How the body of each inference endpoint is rendered."""
-SIGNATURES = ("Content-MD5", "Digest", "Content-Digest", "Repr-Digest", "Signature")
-"""Headers that hold for the client's very bytes: these are not added to."""
 
 
 class Handlers:
@@ -153,12 +152,12 @@ class Handlers:
     async def _describe(
         self, request: web.Request, body: bytes, kind: Kind
     ) -> Described:
-        if "Content-Encoding" in request.headers:
+        if is_encoded(request.raw_headers):
             # The worker's to read; it is not decompressed here.
             peeked = Peeked()
             route = self._describer.unrendered(len(body), peeked, ENCODED_BODY)
             return Described(self._addressed(request, peeked, route))
-        editable = not any(name in request.headers for name in SIGNATURES)
+        editable = not is_signed(request.raw_headers)
         peeked = await peek(body)
         described = await self._describer.describe(
             body, peeked, kind, editable=editable

@@ -12,7 +12,13 @@ from gateway.upstream_response import UpstreamResponse
 from router.decision import Decision
 from router.proof import IDS_REJECTED, Blocker
 
-REFUSED = 400
+REFUSALS = frozenset({400, 413, 422})
+"""How engines, and what stands before them, refuse a body for what is in it. A 5xx is
+no refusal of ids that the worker itself would make: it says that the worker failed, and
+asking again would load it twice."""
+TOO_LARGE = 413
+"""Tells of this one body, which ids made longer; not of ids."""
+ERRORS = 400
 
 
 class Sender:
@@ -37,29 +43,29 @@ class Sender:
             self._metrics.forwarded.labels("withheld", decision.no_ids or "body").inc()
             return response
         self._metrics.forwarded.labels("forwarded", "proven").inc()
-        if response.status != REFUSED:
+        if response.status not in REFUSALS:
             return response
         response.abort()
-        return await self._as_written(outgoing, decision)
+        return await self._as_written(outgoing, decision, response.status)
 
     def drop(self, decision: Decision) -> None:
         """Close the free connections to the worker of a decision."""
         self._upstreams.drop(self._origin(decision.worker.url))
 
     async def _as_written(
-        self, outgoing: Outgoing, decision: Decision
+        self, outgoing: Outgoing, decision: Decision, refusal: int
     ) -> UpstreamResponse:
         """The same to the same worker without ids; it gets none if that was it."""
         response = await self._send(outgoing, decision, with_ids=False)
-        accepted = response.status < REFUSED
-        self._metrics.forwarded.labels(
-            "resent", IDS_REJECTED if accepted else "refused"
-        ).inc()
-        if accepted:
-            decision.worker.proof = Blocker(
-                reason=IDS_REJECTED,
-                detail=f"{REFUSED} with token ids, {response.status} without",
-            )
+        if response.status >= ERRORS:
+            reason = "refused"
+        elif refusal == TOO_LARGE:
+            reason = "too_large"
+        else:
+            reason = IDS_REJECTED
+            detail = f"{refusal} with token ids, {response.status} without"
+            decision.worker.proof = Blocker(reason=IDS_REJECTED, detail=detail)
+        self._metrics.forwarded.labels("resent", reason).inc()
         return response
 
     async def _send(

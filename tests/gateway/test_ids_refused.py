@@ -167,6 +167,36 @@ async def test_a_worker_that_refuses_the_ids(
         await idle(gateway)
 
 
+@pytest.mark.parametrize(
+    ("status", "blocked"),
+    [
+        (b"400 Bad Request", True),
+        (b"413 Content Too Large", False),
+        (b"422 Unprocessable Content", True),
+    ],
+)
+async def test_refusals(
+    start_gateway: StartGateway, status: bytes, blocked: bool
+) -> None:
+    """Each is asked again as written; a body that ids made too long tells of itself."""
+    refused = answer(b'{"error": "no"}', status=status)
+    async with worker(refused, ANSWER) as only:
+        gateway = await start_gateway(only.url)
+        prove(gateway)
+        assert (await ask(gateway))[0] == 200
+        assert bodies(only)[1] == BODY
+        proof = known(gateway, only.url).proof
+        if blocked:
+            detail = f"{int(status[:3])} with token ids, 200 without"
+            assert proof == Blocker(reason="ids_rejected", detail=detail)
+        else:
+            assert proof == PROVEN
+        reason = "ids_rejected" if blocked else "too_large"
+        counted = {"outcome": "resent", "reason": reason}
+        assert await gateway.metric("forwarded_total", **counted) == 1
+        await idle(gateway)
+
+
 async def test_a_bad_request_is_not_the_ids_fault(start_gateway: StartGateway) -> None:
     """The answer to the client's own words is the client's, and nobody is blocked."""
     first = answer(b'{"error": "ids"}', status=BAD)
@@ -208,9 +238,9 @@ async def test_a_worker_that_then_breaks(start_gateway: StartGateway) -> None:
         await idle(gateway)
 
 
-async def test_only_400_is_asked_again(start_gateway: StartGateway) -> None:
-    """Any other refusal is the client's, as it is."""
-    for status in (b"422 Unprocessable", b"404 Not Found", b"500 Oh"):
+async def test_other_errors_are_not_asked_again(start_gateway: StartGateway) -> None:
+    """They are no refusal of ids: the client's, as they are."""
+    for status in (b"401 No", b"404 Not Found", b"500 Oh", b"501 Not Implemented"):
         async with worker(refusal(status)) as only:
             gateway = await start_gateway(only.url)
             prove(gateway)
