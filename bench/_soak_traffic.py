@@ -12,7 +12,7 @@ from simworker.model import NAME
 from simworker.workload import Session, Shape, generate
 
 SHAPE = Shape(
-    products=4,
+    products=32,
     system_sentences=(14, 28),
     turns=(2, 5),
     question_sentences=(1, 3),

@@ -71,18 +71,22 @@ class Soak:
                 word, _, rest = line.partition(" ")
                 url = rest.strip() if word == "ready" else ""
         self._windows = Windows(self._fleet.workers)
-        connector = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(connector=connector) as client:
+        async with (
+            _client(force_close=False) as client,
+            _client(
+                force_close=True  # workers close what rests, perhaps just when it is used
+            ) as control,
+        ):
             traffic = Traffic(client, url, seed=self._arguments.seed)
             tasks = [
                 asyncio.create_task(self._read(process.stdout)),
-                asyncio.create_task(self._look(client, url, process.pid)),
+                asyncio.create_task(self._look(control, url, process.pid)),
             ]
             begun = time.monotonic()
-            await self._exchange(client, traffic)
+            await self._exchange(control, traffic)
             for task in tasks:
                 task.cancel()
-            async with client.get(f"{url}/gateway/index") as response:
+            async with control.get(f"{url}/gateway/index") as response:
                 self._index = await response.json()
             await asyncio.gather(*tasks, return_exceptions=True)
         return print_report(
@@ -154,6 +158,11 @@ class Soak:
             for told in self._page["workers"]
             for wrong in wrong_feeds(workers[told["url"]], told)
         ]
+
+
+def _client(*, force_close: bool) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(limit=0, force_close=force_close)
+    return aiohttp.ClientSession(connector=connector)
 
 
 def _resident(pid: int) -> int:
