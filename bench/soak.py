@@ -71,12 +71,9 @@ class Soak:
                 word, _, rest = line.partition(" ")
                 url = rest.strip() if word == "ready" else ""
         self._windows = Windows(self._fleet.workers)
-        async with (
-            _client(force_close=False) as client,
-            _client(
-                force_close=True  # workers close what rests, perhaps just when it is used
-            ) as control,
-        ):
+        # Workers close what rests, perhaps just when it is used.
+        control = _client(force_close=True)
+        async with control, _client(force_close=False) as client:
             traffic = Traffic(client, url, seed=self._arguments.seed)
             tasks = [
                 asyncio.create_task(self._read(process.stdout)),
