@@ -12,7 +12,7 @@ from simworker.model import NAME
 from simworker.workload import Session, Shape, generate
 
 SHAPE = Shape(
-    products=32,
+    products=4,
     system_sentences=(14, 28),
     turns=(2, 5),
     question_sentences=(1, 3),
@@ -23,6 +23,8 @@ PAUSE_S = 0.5
 TIMEOUT_S = 30.0
 SALTED_EVERY = 20
 WHOLE_EVERY = 8
+GROUPS = 8
+"""Of clients, with handbooks of their own: few would all go to a few workers."""
 
 
 class Traffic:
@@ -48,8 +50,9 @@ class Traffic:
         rng = random.Random(f"{self._seed} {number}")
         await asyncio.sleep(rng.uniform(0.0, 2.0))
         for round_ in itertools.count():
-            # The handbooks are those of the seed: clients share them.
-            sessions = generate(self._seed + round_ // 8, 64, SHAPE)
+            # The handbooks are those of the seed: the clients of a group share them.
+            seed = self._seed + 1_000 * (number % GROUPS) + round_ // 8
+            sessions = generate(seed, 64, SHAPE)
             session = sessions[rng.randrange(len(sessions))]
             salt = f"tenant-{number}" if round_ % SALTED_EVERY == 1 else None
             fields: dict[str, object] = {"cache_salt": salt} if salt else {}
