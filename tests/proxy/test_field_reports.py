@@ -1,0 +1,211 @@
+"""Failures of other gateways in the field, each named by its report, as tests of ours.
+
+Only those that no other file has: most kinds have a file of their own beside this one.
+"""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from tests.proxy.conftest import GatewayFor
+from tests.proxy.raw import (
+    LAST_CHUNK,
+    SSE_HEAD,
+    RawClient,
+    RawWorker,
+    WorkerConnection,
+    answering,
+    chunk,
+    event,
+    json_answer,
+)
+
+FINE = json_answer(b'{"fine": true}')
+CHUNKED = (
+    b"POST /v1/chat/completions HTTP/1.1\r\nHost: g\r\n"
+    b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+MIB = 1 << 20
+
+
+async def test_sglang_25811_client_errors_open_no_breaker(
+    gateway_for: GatewayFor,
+) -> None:
+    """20 prompts that are too long, then a good one: it is answered."""
+    too_long = json_answer(b'{"error": "context"}', status=b"400 Bad Request")
+    answers = [too_long] * 20 + [FINE]
+
+    async def script(connection: WorkerConnection) -> None:
+        while await connection.request():
+            await connection.send(answers.pop(0))
+
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        for _ in range(20):
+            await client.post(b"{}")
+            assert (await client.answer())[0].startswith(b"HTTP/1.1 400")
+        await client.post(b"{}")
+        assert (await client.answer())[0].startswith(b"HTTP/1.1 200")
+
+
+async def test_smg_2247_shed_requests_are_told_when_to_come_again(
+    gateway_for: GatewayFor,
+) -> None:
+    """503 with Retry-After and a code, at once; its body is not read to the end."""
+    async with RawWorker(answering(FINE)) as worker, gateway_for(worker) as gateway:
+        gateway.real.room.held = gateway.real.room.most
+        async with RawClient(gateway.port) as client:
+            begun = time.monotonic()
+            await client.post(b'{"messages": "' + b"x" * (8 * MIB) + b'"}')
+            head, body = await client.answer()
+        gateway.real.room.held -= gateway.real.room.most
+        assert head.startswith(b"HTTP/1.1 503")
+        assert b"\r\nRetry-After: 1\r\n" in head
+        assert json.loads(body)["error"]["code"] == "overloaded"
+        assert time.monotonic() - begun < 3
+        assert worker.requests == []
+        assert gateway.real.room.held == 0
+
+
+async def test_infera_82_a_broken_worker_is_not_picked_by_every_request(
+    gateway_for: GatewayFor,
+) -> None:
+    """It accepts and resets: of 100 requests it gets one or two."""
+
+    async def broken(connection: WorkerConnection) -> None:
+        await connection.request()
+        connection.reset()
+
+    async with (
+        RawWorker(broken) as bad,
+        RawWorker(answering(FINE)) as good,
+        gateway_for(bad, good) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        statuses = []
+        for _ in range(100):
+            await client.post(b"{}")
+            statuses.append((await client.answer())[0][9:12])
+        assert len(bad.requests) <= 2
+        assert statuses.count(b"502") == len(bad.requests)
+        assert len(good.requests) == 100 - len(bad.requests)
+
+
+async def test_production_stack_601_a_worker_that_is_terminating(
+    gateway_for: GatewayFor,
+) -> None:
+    """503 and a closed connection, while its health is fine: no request is lost."""
+    leaving = json_answer(b"{}", b"Connection: close", status=b"503 Bye")
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.send(leaving)
+
+    async with (
+        RawWorker(script) as old,
+        RawWorker(answering(FINE)) as new,
+        gateway_for(old, new) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        for _ in range(20):
+            await client.post(b"{}")
+            assert (await client.answer())[0].startswith(b"HTTP/1.1 200")
+        assert len(old.requests) <= 2
+        assert len(new.requests) == 20
+
+
+@pytest.mark.parametrize("size", [600 * 1024, 5 * MIB, 40 * MIB])
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_inference_extension_854_large_bodies(
+    gateway_for: GatewayFor, size: int, *, chunked: bool
+) -> None:
+    """Whole at the worker, with a length or without."""
+    body = b'{"messages": "' + b"x" * size + b'"}'
+    seen: list[bytes] = []
+
+    async def script(connection: WorkerConnection) -> None:
+        seen.append((await connection.request()).partition(b"\r\n\r\n")[2])
+        await connection.send(FINE)
+
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        if chunked:
+            await client.send(CHUNKED)
+            for start in range(0, len(body), MIB):
+                await client.send(chunk(body[start : start + MIB]))
+            await client.send(LAST_CHUNK)
+        else:
+            await client.post(body)
+        assert (await client.answer())[0].startswith(b"HTTP/1.1 200")
+        assert seen == [body]
+
+
+async def test_production_stack_952_a_long_stream_ends_cleanly(
+    gateway_for: GatewayFor,
+) -> None:
+    """200 events with gaps, then the last chunk: nothing is incomplete."""
+    parts = [chunk(event(number)) for number in range(200)]
+    async with (
+        RawWorker(answering(SSE_HEAD, *parts, LAST_CHUNK, gap_s=0.005)) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port, limit=MIB) as client,
+    ):
+        await client.post(b"{}")
+        _, body = await client.answer()
+        assert body == b"".join(event(number) for number in range(200))
+
+
+async def test_aiohttp_9138_requests_at_the_pace_of_the_keep_alive(
+    gateway_for: GatewayFor,
+) -> None:
+    """A worker that closes idle connections just when the next request comes."""
+    idle_s = 0.1
+
+    async def script(connection: WorkerConnection) -> None:
+        while True:
+            try:
+                request = await asyncio.wait_for(connection.request(), idle_s)
+            except TimeoutError:
+                return
+            if not request:
+                return
+            await connection.send(FINE)
+
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        for _ in range(40):
+            await client.post(b"{}")
+            assert (await client.answer())[0].startswith(b"HTTP/1.1 200")
+            await asyncio.sleep(idle_s)
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"br", b"zstd", b"identity"])
+async def test_superlocalmemory_79_codings_are_kept(
+    gateway_for: GatewayFor, coding: bytes
+) -> None:
+    """The bytes and their Content-Encoding as they came, streams too."""
+    coded = b"\x1f\x8b coded \x00\xff"
+    head = SSE_HEAD.replace(
+        b"\r\n\r\n", b"\r\nContent-Encoding: " + coding + b"\r\n\r\n"
+    )
+    async with (
+        RawWorker(answering(head + chunk(coded) + LAST_CHUNK)) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.post(b"{}", b"Accept-Encoding: " + coding)
+        answered, body = await client.answer()
+        assert body == coded
+        assert header + b"\r\n" in answered
+        assert b"\r\nAccept-Encoding: " + coding + b"\r\n" in worker.requests[0]
