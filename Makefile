@@ -4,7 +4,7 @@ ARGS ?=
 PIP = .venv/bin/pip --quiet --disable-pip-version-check
 PACKAGES = gateway router render kvindex simworker bench deploy tests
 
-.PHONY: demo test lint types imports coverage format documents bench clean
+.PHONY: demo test lint types imports coverage format documents screenshots bench clean
 
 demo: .venv/installed
 	@.venv/bin/kv-gateway demo $(ARGS)
@@ -33,6 +33,10 @@ format: .venv/installed-dev
 documents: .venv/installed-dev
 	@.venv/bin/python -m deploy
 	@.venv/bin/python -m tests.documents
+
+screenshots: .venv/installed-dev
+	@KV_GATEWAY_SCREENSHOTS=docs/images .venv/bin/python -m pytest --timeout=300 \
+		tests/gateway/page/test_browser.py -k the_page
 
 bench: .venv/installed-dev
 	@.venv/bin/python -m bench $(ARGS)

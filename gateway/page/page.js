@@ -5,8 +5,9 @@ import { draw, roundUp } from "./charts.js";
 
 const EVERY_MS = 2000;
 const PATIENCE_MS = 5000;
-const SHOWN_DECISIONS = 40;
+const SHOWN_DECISIONS = 25;
 const WORKER_TONES = { ready: "good", joining: "idle", suspect: "warn", draining: "idle", down: "bad" };
+const TONES = ["bad", "warn", "idle", "good"];
 const FEED_TONES = { live: "good", estimated: "idle", replaying: "warn", degraded: "warn", silent: "bad" };
 
 const byId = (id) => document.getElementById(id);
@@ -97,10 +98,18 @@ function hitRows(worker) {
   return row("hit rate", told, apart ? " " : null, apart ? tag(apart, "warn") : null);
 }
 
+/** The worst of what is said of a worker colours its card. */
+function worst(worker) {
+  const { allowed, reason } = worker.forwarding;
+  const said = [WORKER_TONES[worker.state], ...worker.feeds.map((feed) => FEED_TONES[feed.state])];
+  if (!allowed && reason !== "switched_off") said.push("warn");
+  return TONES.find((tone) => tone !== "idle" && said.includes(tone)) ?? "idle";
+}
+
 function card(worker) {
   const tone = WORKER_TONES[worker.state];
   const about = [worker.engine, worker.version, ...worker.models].filter(Boolean).join(" · ");
-  return el("article", `card ${tone ?? "idle"}`,
+  return el("article", `card ${worst(worker)}`,
     el("h3", "", worker.url, " ", tag(worker.state, tone)),
     el("p", "about", about || "not known yet"),
     worker.state === "ready" ? null : el("p", "about", worker.reason),
@@ -187,7 +196,7 @@ function unknown(found) {
 
 function explained(page) {
   const names = ["worker", "knowledge", "held", "to prefill", "in flight", "cost"];
-  const head = el("tr", "", ...names.map((name) => el("th", "", name)));
+  const head = el("tr", "", ...names.map((name, at) => el("th", at > 1 ? "number" : "", name)));
   const rows = page.workers.map((candidate) => candidateRow(candidate, page.chosen));
   const ids = page.would_forward_ids ? "Token ids go along." : `Token ids stay: ${page.ids_reason}.`;
   const others = page.not_weighed.map((other) => `${other.url}: ${other.reason}`);

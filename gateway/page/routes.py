@@ -24,6 +24,11 @@ FILES: Mapping[str, tuple[str, str]] = {
 }
 """The last part of a path -> the file, and what it is."""
 
+_CONTENTS: Mapping[str, bytes] = {
+    name: files(__package__).joinpath(name).read_bytes() for name, _ in FILES.values()
+}
+"""Read once, when nobody waits."""
+
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; "
     "style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -44,9 +49,6 @@ class PageRoutes:
         """`check` raises where a request may not pass."""
         self._accounts = accounts
         self._check = check
-        here = files(__package__)
-        names = {name for name, _ in FILES.values()}
-        self._files = {name: here.joinpath(name).read_bytes() for name in names}
 
     def add_to(self, guard: Guard) -> None:
         """Add the routes."""
@@ -56,7 +58,7 @@ class PageRoutes:
         guard.add("GET", PATH + "recent", self._of_late, "recent")
 
     def _file(self, name: str, content_type: str) -> Handler:
-        body = self._files[name]
+        body = _CONTENTS[name]
 
         async def answer(request: web.Request, identity: bytes) -> web.StreamResponse:
             self._check(request)
