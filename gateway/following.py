@@ -77,9 +77,11 @@ class Following:
             feed = known.feed if known is not None else None
             if (followed.source, followed.feed) != (source, feed):
                 followed.task.cancel()
+                del self._followed[rank]
+                if sources.listened and followed.feed is feed:
+                    continue  # it is heard already where it publishes
                 followed.feed.disconnected("the worker publishes elsewhere now")
                 followed.feed.work(BLOCKS)
-                del self._followed[rank]
         for rank, source in sources.by_rank.items():
             if rank in knowledge and rank not in self._followed:
                 feed = knowledge[rank].feed

@@ -109,6 +109,29 @@ async def test_a_worker_that_connects(
     assert await told(gateway, turn(1)) >= 8 * 16
 
 
+async def test_a_worker_that_tells_where_it_connects_to(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Taken for a publisher that binds there until it is heard; then all is known."""
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    worker = await start_worker(
+        options(
+            kv_events_connect=endpoint,
+            kv_events_topic="kv@127.0.0.1@m",
+            replay_port=0,
+        )
+    )
+    gateway = await start_gateway(worker, kv_events_bind=endpoint)
+    await asyncio.sleep(0.5)
+    await gateway.chat(TURN)
+    await until(lambda: held(gateway, worker) >= 8)
+    await asyncio.sleep(1.0)
+    await gateway.chat(turn(1))
+    await until(lambda: states(gateway, worker) == ["live"])
+    feed = feeds(gateway, worker)[0]
+    assert (feed.state, feed.reason, feed.complete) == ("live", "", True)
+
+
 async def test_topics_in_the_usual_form(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
