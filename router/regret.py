@@ -8,8 +8,8 @@ is added up per prefix, and where the sum exceeds the price of a copy many times
 the next one goes there, and the prefix is then held at one place more.
 
 A burst of siblings is no lasting demand: of those that come within half of the time a
-copy takes, only the first counts. The first copy takes the longest to justify; each
-further one takes half of that.
+copy takes, only the first counts, and none of the others makes a copy. The first copy
+takes the longest to justify; a further one takes half of that.
 """
 
 from collections import OrderedDict
@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 import msgspec
 
-FIRST_FACTOR = 3.0
-LEAST_FACTOR = 2.0
+FIRST_FACTOR = 2.0
+LEAST_FACTOR = 1.0
 BURST_SHARE = 0.5
 """Of the time a copy takes: requests within it are one burst."""
 PREFIXES = 4_096
@@ -54,19 +54,24 @@ class Regrets:
         `copy_s` is the time the copy takes.
         """
         known = self._waited.get(prefix, _NEVER)
-        return known.seconds + longer_s > known.factor * copy_s
+        enough = known.seconds + longer_s > known.factor * copy_s
+        return enough and not self._in_burst(known, copy_s)
 
     def waited(self, prefix: int, longer_s: float, copy_s: float) -> None:
         """A request was sent to wait so much longer than it had to."""
-        known, now = self._waited.get(prefix, _NEVER), self._clock()
-        if now - known.at >= BURST_SHARE * copy_s:
-            self._note(prefix, _Waited(known.seconds + longer_s, known.factor, now))
+        known = self._waited.get(prefix, _NEVER)
+        if not self._in_burst(known, copy_s):
+            seconds = known.seconds + longer_s
+            self._note(prefix, _Waited(seconds, known.factor, self._clock()))
 
     def paid(self, prefix: int) -> None:
         """A request was sent to make a copy."""
         known = self._waited.get(prefix, _NEVER)
         factor = max(LEAST_FACTOR, known.factor / 2)
         self._note(prefix, _Waited(0.0, factor, _NEVER.at))
+
+    def _in_burst(self, known: _Waited, copy_s: float) -> bool:
+        return self._clock() - known.at < BURST_SHARE * copy_s
 
     def _note(self, prefix: int, waited: _Waited) -> None:
         self._waited[prefix] = waited

@@ -18,19 +18,24 @@ def copies(regrets: Regrets, clock: Clock, *, waits: int, gap_s: float) -> list[
 
 
 def test_the_first_copy_takes_longest() -> None:
-    """Waits add up beyond the factor; the next needs less, down to the least."""
+    """Waits add up beyond the factor; the next needs less."""
     clock = Clock()
     made = copies(Regrets(clock), clock, waits=12, gap_s=10.0)
     first, second = int(FIRST_FACTOR), int(FIRST_FACTOR + LEAST_FACTOR + 1)
     assert made[:2] == [first, second]
 
 
-def test_only_the_first_of_a_burst_counts() -> None:
-    """What comes within half of a copy's time is one demand."""
+def test_a_burst_makes_no_copy() -> None:
+    """What comes within half of a copy's time is one demand, and waits."""
     clock = Clock()
-    assert copies(Regrets(clock), clock, waits=20, gap_s=0.0) == []
-    slower = copies(Regrets(clock), clock, waits=20, gap_s=BURST_SHARE / 4)
-    assert slower[0] == 1 + 4 * (int(FIRST_FACTOR) - 1)
+    assert copies(Regrets(clock), clock, waits=50, gap_s=0.0) == []
+
+
+def test_lasting_demand_counts_once_in_a_burst() -> None:
+    """Eight come in the time a copy takes: one in four counts."""
+    clock = Clock()
+    made = copies(Regrets(clock), clock, waits=20, gap_s=BURST_SHARE / 4)
+    assert made[0] == 4 * int(FIRST_FACTOR)
 
 
 def test_a_long_wait_needs_no_history() -> None:
@@ -44,7 +49,7 @@ def test_prefixes_are_told_apart() -> None:
     """Waiting for one makes no copy of another."""
     clock = Clock()
     regrets = Regrets(clock)
-    for _ in range(3):
+    for _ in range(int(FIRST_FACTOR)):
         regrets.waited(7, 1.0, 1.0)
         clock += 1.0
     assert regrets.due(7, 1.0, 1.0)
@@ -56,7 +61,7 @@ def test_what_was_waited_for_longest_ago_is_forgotten() -> None:
     clock = Clock()
     regrets = Regrets(clock, prefixes=100)
     for prefix in range(1_000):
-        regrets.waited(prefix, 2.5, 1.0)
+        regrets.waited(prefix, FIRST_FACTOR, 1.0)
         clock += 1.0
     assert len(regrets) == 100
     assert regrets.due(999, 1.0, 1.0)
