@@ -138,7 +138,7 @@ async def test_a_list_that_is_read_ten_times_leaves_no_task_behind(
     monkeypatch: pytest.MonkeyPatch,
     tasks: Callable[[], int],
 ) -> None:
-    """production-stack#680: probes of old endpoints went on after each change."""
+    """Else old workers would be asked for ever."""
     monkeypatch.setattr(workers_file, "LOOK_S", 0.02)
     path = tmp_path / "workers.json"
     path.write_text("[]")

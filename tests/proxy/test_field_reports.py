@@ -1,4 +1,4 @@
-"""Failures of other gateways in the field, each named by its report, as tests of ours.
+"""Failures of other gateways in the field, as tests of ours.
 
 Only those that no other file has: most kinds have a file of their own beside this one.
 """
@@ -30,7 +30,7 @@ CHUNKED = (
 MIB = 1 << 20
 
 
-async def test_sglang_25811_client_errors_open_no_breaker(
+async def test_client_errors_open_no_breaker(
     gateway_for: GatewayFor,
 ) -> None:
     """20 prompts that are too long, then a good one: it is answered."""
@@ -53,7 +53,7 @@ async def test_sglang_25811_client_errors_open_no_breaker(
         assert (await client.answer())[0].startswith(b"HTTP/1.1 200")
 
 
-async def test_smg_2247_shed_requests_are_told_when_to_come_again(
+async def test_shed_requests_are_told_when_to_come_again(
     gateway_for: GatewayFor,
 ) -> None:
     """503 with Retry-After and a code, at once; its body is not read to the end."""
@@ -72,7 +72,7 @@ async def test_smg_2247_shed_requests_are_told_when_to_come_again(
         assert gateway.real.room.held == 0
 
 
-async def test_infera_82_a_broken_worker_is_not_picked_by_every_request(
+async def test_a_broken_worker_is_not_picked_by_every_request(
     gateway_for: GatewayFor,
 ) -> None:
     """It accepts and resets: of 100 requests it gets one or two."""
@@ -96,7 +96,7 @@ async def test_infera_82_a_broken_worker_is_not_picked_by_every_request(
         assert len(good.requests) == 100 - len(bad.requests)
 
 
-async def test_production_stack_601_a_worker_that_is_terminating(
+async def test_a_worker_that_is_terminating(
     gateway_for: GatewayFor,
 ) -> None:
     """503 and a closed connection, while its health is fine: no request is lost."""
@@ -121,7 +121,7 @@ async def test_production_stack_601_a_worker_that_is_terminating(
 
 @pytest.mark.parametrize("size", [600 * 1024, 5 * MIB, 40 * MIB])
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_inference_extension_854_large_bodies(
+async def test_large_bodies(
     gateway_for: GatewayFor, size: int, *, chunked: bool
 ) -> None:
     """Whole at the worker, with a length or without."""
@@ -148,7 +148,7 @@ async def test_inference_extension_854_large_bodies(
         assert seen == [body]
 
 
-async def test_production_stack_952_a_long_stream_ends_cleanly(
+async def test_a_long_stream_ends_cleanly(
     gateway_for: GatewayFor,
 ) -> None:
     """200 events with gaps, then the last chunk: nothing is incomplete."""
@@ -163,7 +163,7 @@ async def test_production_stack_952_a_long_stream_ends_cleanly(
         assert body == b"".join(event(number) for number in range(200))
 
 
-async def test_aiohttp_9138_requests_at_the_pace_of_the_keep_alive(
+async def test_requests_at_the_pace_of_the_keep_alive(
     gateway_for: GatewayFor,
 ) -> None:
     """A worker that closes idle connections just when the next request comes."""
@@ -191,14 +191,11 @@ async def test_aiohttp_9138_requests_at_the_pace_of_the_keep_alive(
 
 
 @pytest.mark.parametrize("coding", [b"gzip", b"br", b"zstd", b"identity"])
-async def test_superlocalmemory_79_codings_are_kept(
-    gateway_for: GatewayFor, coding: bytes
-) -> None:
+async def test_codings_are_kept(gateway_for: GatewayFor, coding: bytes) -> None:
     """The bytes and their Content-Encoding as they came, streams too."""
     coded = b"\x1f\x8b coded \x00\xff"
-    head = SSE_HEAD.replace(
-        b"\r\n\r\n", b"\r\nContent-Encoding: " + coding + b"\r\n\r\n"
-    )
+    header = b"\r\nContent-Encoding: " + coding
+    head = SSE_HEAD.replace(b"\r\n\r\n", header + b"\r\n\r\n")
     async with (
         RawWorker(answering(head + chunk(coded) + LAST_CHUNK)) as worker,
         gateway_for(worker) as gateway,
