@@ -110,7 +110,9 @@ async def test_a_worker_that_connects(
 
 
 async def test_a_worker_that_tells_where_it_connects_to(
-    start_worker: StartWorker, start_gateway: StartGateway
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Taken for a publisher that binds there until it is heard; then all is known."""
     endpoint = f"tcp://127.0.0.1:{free_port()}"
@@ -130,6 +132,7 @@ async def test_a_worker_that_tells_where_it_connects_to(
     await until(lambda: states(gateway, worker) == ["live"])
     feed = feeds(gateway, worker)[0]
     assert (feed.state, feed.reason, feed.complete) == ("live", "", True)
+    assert "publishes elsewhere" not in caplog.text
 
 
 async def test_topics_in_the_usual_form(
