@@ -96,7 +96,9 @@ class Fingerprints:
         self._known[_key(renderer)] = found
         log.info("model %s has the fingerprint %s", name, found.digest)
         if found.unfit is not None:
-            log.warning(
+            # Prompts with a date are nothing to set right.
+            log.log(
+                logging.INFO if found.unfit.reason == "clock" else logging.WARNING,
                 "the fingerprint of model %s proves nothing: %s",
                 name,
                 found.unfit.detail,

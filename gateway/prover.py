@@ -23,7 +23,15 @@ from render.probes import FEW, PROBES, Probe
 from router.proof import PENDING, Blocker, Proof
 from router.worker import Worker
 
-PROVABLE = frozenset({"no_fingerprint", "incomplete", "library_differs"})
+PROVABLE = frozenset(
+    {
+        "no_fingerprint",
+        "incomplete",
+        "library_differs",
+        "not_in_fingerprint",
+        "clock",
+    }
+)
 """Differences of fingerprints that leave it open whether ids differ."""
 DAYS_BEGIN_S = 900.0
 """In any time zone a day begins at some quarter of an hour; templates print dates."""

@@ -42,6 +42,8 @@ BY_FINGERPRINT = frozenset(
         "own_processor",
         "incomplete",
         "library_differs",
+        "not_in_fingerprint",
+        "clock",
         "model_type_differs",
         "template_differs",
         "tokenizer_differs",

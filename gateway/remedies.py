@@ -21,6 +21,8 @@ RENDERING: Mapping[str, str] = {
     "own_processor": "none: it builds prompts by other means than its template",
     "incomplete": "--proof digest-or-probe",
     "library_differs": "--proof digest-or-probe",
+    "not_in_fingerprint": "--proof digest-or-probe",
+    "clock": "--proof digest-or-probe",
     "no_model": "--model NAME=DIR_OR_ID",
     "probe_differs": "--chat-template, --default-chat-template-kwargs, "
     "--chat-template-content-format or --revision as the worker has it",

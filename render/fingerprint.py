@@ -26,6 +26,8 @@ Reason = Literal[
     "tokenizer_differs",
     "incomplete",  # the tokenizer is not fully identified, on one side
     "library_differs",  # only what changes with a release of transformers
+    "not_in_fingerprint",  # equal, but our ids depend on what none tells
+    "clock",  # equal, but prompts have the date, and none tells of a worker's clock
 ]
 
 FIELDS: Final[Mapping[str, Reason]] = {
@@ -126,13 +128,15 @@ def difference(ours: Fingerprint | None, theirs: object) -> Difference | None:
         return Difference("library_differs", f"{listed}{_ADVICE}")
     if theirs.get("digest") != ours.digest:
         return Difference("library_differs", f"only its digest differs{_ADVICE}")
-    return ours.unfit
+    unfit = ours.unfit
+    return None if unfit is None else Difference(unfit.reason, unfit.detail + _SETTLED)
 
 
 _ADVICE = (
     "; that may be another release of transformers only: --proof digest-or-probe "
     "compares ids instead"
 )
+_SETTLED = "; --proof digest-or-probe compares ids"
 
 
 def _by_reason(

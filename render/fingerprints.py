@@ -32,6 +32,9 @@ LIBRARIES = (
 """What may change how transformers reads the files."""
 EXTENSIONS = {"kimi_k3": "KimiK3ServingExtension"}
 """Model types that TensorRT-LLM serves by code of their own, and its class."""
+CLOCK = "strftime_now"
+"""The only way to the date that a template has."""
+DATED = "its prompts have the date, and no fingerprint tells of a worker's clock"
 HARMONY = "gpt_oss"
 """The model type whose prompts openai-harmony makes, without template or tokenizer."""
 Child = Callable[[Path, Path, Deadline], dict[str, Any]]
@@ -64,7 +67,8 @@ def compute(
     model = renderer.model
     info = _info(renderer, tool_parser, reasoning_parser)
     if model.model_type == HARMONY:
-        return _fingerprint({**_common(model), "harmony": _harmony()}, info)
+        compared = {**_common(model), "harmony": _harmony()}
+        return _fingerprint(compared, info, Difference("clock", DATED))
     identity = identify(
         model,
         deadline=deadline or Deadline(TIMEOUT_S),
@@ -142,14 +146,11 @@ def _unfit(renderer: Renderer, identity: Identity) -> Difference | None:
     """
     model = renderer.model
     if renderer.default_chat_template_kwargs:
-        return Difference(
-            "template_differs", "no fingerprint tells --default-chat-template-kwargs"
-        )
+        return _untold("no fingerprint tells --default-chat-template-kwargs")
     if identity.differing_text is not None:
-        return Difference(
-            "tokenizer_differs",
+        return _untold(
             "transformers does not encode as tokenizer.json says, for one: "
-            f"{identity.differing_text[:40]!r}",
+            f"{identity.differing_text[:40]!r}"
         )
     ours: object = model.processor_template
     if ours is None:
@@ -157,10 +158,20 @@ def _unfit(renderer: Renderer, identity: Identity) -> Difference | None:
         ours = named.get("default") if named.keys() <= {"default"} else named
     theirs = identity.processor_template or identity.tokenizer_template
     if renderer.server_template is None and theirs != sha256_json(ours):
-        return Difference(
-            "template_differs", "transformers finds another chat template"
-        )
-    return None
+        return _untold("transformers finds another chat template")
+    return Difference("clock", DATED) if _reads_clock(renderer) else None
+
+
+def _untold(detail: str) -> Difference:
+    return Difference("not_in_fingerprint", detail)
+
+
+def _reads_clock(renderer: Renderer) -> bool:
+    """Whether a template that may be used asks for the date."""
+    model, given = renderer.model, renderer.server_template
+    named = (model.processor_template, *model.tokenizer_templates.values())
+    sources = named if given is None else (given,)
+    return any(CLOCK in source for source in sources if source is not None)
 
 
 def identify(

@@ -126,7 +126,7 @@ async def test_one_that_proves_nothing(
     tiny: Renderer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is told, with a warning that says why it proves nothing."""
-    unfit = Difference("tokenizer_differs", "it encodes otherwise")
+    unfit = Difference("not_in_fingerprint", "it encodes otherwise")
     found = Fingerprint(digest="d", compared={}, unfit=unfit)
     monkeypatch.setattr(fingerprints, "compute", lambda *_, **__: found)
     known = of(tiny)

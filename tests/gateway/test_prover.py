@@ -17,7 +17,7 @@ from gateway.models import Renderers
 from gateway.prover import Prover
 from gateway.threads import Threads
 from render import Renderer
-from render.fingerprint import Fingerprint, digest
+from render.fingerprint import Difference, Fingerprint, digest
 from render.shape import FEATURES
 from router.forwarding import Blocker, Proof
 from router.models import ModelName
@@ -207,6 +207,33 @@ async def test_trtllm_by_its_render_route(
         start_worker, engine="trtllm", render_fingerprint="differs:templates.server"
     )
     assert reason(await prove(differs.url, "trtllm", **asked)) == "template_differs"
+
+
+@pytest.mark.parametrize("word", ["not_in_fingerprint", "clock"])
+async def test_an_own_fingerprint_that_proves_nothing(
+    start_worker: StartWorker,
+    prove: Prove,
+    own: Fingerprint,
+    monkeypatch: pytest.MonkeyPatch,
+    word: Any,
+) -> None:
+    """Probes settle it; where they may not, the reason names the option."""
+    unfit = msgspec.structs.replace(own, unfit=Difference(word, "it does otherwise"))
+    monkeypatch.setenv("TRTLLM_ENABLE_RENDER_ENDPOINTS", "1")
+    worker = await started(start_worker, engine="trtllm")
+    for proof in ("digest", "auto"):
+        found = await prove(worker.url, "trtllm", own=unfit, proof=proof)
+        assert found == Blocker(
+            reason=word,
+            detail="it does otherwise; --proof digest-or-probe compares ids",
+        )
+    found = await prove(worker.url, "trtllm", own=unfit, proof="digest-or-probe")
+    assert isinstance(found, Proof)
+    assert found.by == "probes"
+    monkeypatch.delenv("TRTLLM_ENABLE_RENDER_ENDPOINTS")
+    closed = await started(start_worker, engine="trtllm")
+    found = await prove(closed.url, "trtllm", own=unfit, proof="digest-or-probe")
+    assert reason(found) == word
 
 
 async def test_digest_only(start_worker: StartWorker, prove: Prove) -> None:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +98,10 @@ def test_harmony(
             "version": "0.0.8",
         },
     }
-    assert difference(found, found.published()) is None
+    dated = difference(found, found.published())
+    assert dated is not None
+    assert dated.reason == "clock"  # every prompt has the date
+    assert "--proof digest-or-probe" in dated.detail
     monkeypatch.setattr(fingerprints, "installed", lambda _: None)
     without = compute(path, cache, Child("not asked"))
     unproven = difference(without, without.published())
@@ -111,21 +113,50 @@ def test_where_transformers_does_otherwise(
     tmp_path: Path, tiny: Path, cache: FingerprintCache
 ) -> None:
     """An equal digest proves nothing where the renderer does something else."""
-    for told, word in (
-        ({"differing_text": " a"}, "tokenizer_differs"),
-        ({"processor_template": "x"}, "template_differs"),
-        ({"processor_template": None, "tokenizer_template": None}, "template_differs"),
+    for number, (told, words) in enumerate(
+        (
+            (
+                {"differing_text": " a"},
+                "transformers does not encode as tokenizer.json",
+            ),
+            ({"processor_template": "x"}, "transformers finds another chat template"),
+            (
+                {"processor_template": None, "tokenizer_template": None},
+                "transformers finds another chat template",
+            ),
+        )
     ):
-        found = compute(tiny, FingerprintCache(tmp_path / word), Child(TOLD | told))
+        kept = FingerprintCache(tmp_path / str(number))
+        found = compute(tiny, kept, Child(TOLD | told))
         unproven = difference(found, found.published())
         assert unproven is not None
-        assert unproven.reason == word
-        assert found.info["unfit"] == unproven.detail
-        (tmp_path / word).rename(tmp_path / f"{word}-{time.monotonic_ns()}")
+        assert unproven.reason == "not_in_fingerprint"
+        assert unproven.detail.startswith(words)
+        assert unproven.detail.endswith("; --proof digest-or-probe compares ids")
+        assert unproven.detail.startswith(found.info["unfit"])
     defaults = {"enable_thinking": False}
     found = compute(tiny, cache, Child(), default_chat_template_kwargs=defaults)
     assert found.unfit is not None
     assert "--default-chat-template-kwargs" in found.unfit.detail
+
+
+@pytest.mark.parametrize("where", ["model", "given"])
+def test_a_template_that_asks_for_the_date(
+    tiny: Path, cache: FingerprintCache, where: str
+) -> None:
+    """An equal digest does not tell that the worker's day is ours."""
+    dated = "{{ strftime_now('%d %b %Y') }}{{ messages[0].content }}"
+    told = TOLD
+    options = {"chat_template": dated}
+    if where == "model":
+        (tiny / "chat_template.jinja").write_text(dated)
+        there = fingerprints.sha256_json(dated)
+        told = TOLD | {"processor_template": there, "tokenizer_template": there}
+        options = {}
+    found = compute(tiny, cache, Child(told), **options)
+    assert found.unfit is not None
+    assert found.unfit.reason == "clock"
+    assert found.unfit.detail == fingerprints.DATED
 
 
 def test_llama(tmp_path: Path, cache: FingerprintCache) -> None:
@@ -134,7 +165,7 @@ def test_llama(tmp_path: Path, cache: FingerprintCache) -> None:
     path = save(tmp_path / "llama", metaspace(), tokenizer_config=config)
     found = compute(path, cache, run_child)
     assert found.unfit is not None
-    assert found.unfit.reason == "tokenizer_differs"
+    assert found.unfit.reason == "not_in_fingerprint"
 
 
 @pytest.mark.parametrize(
