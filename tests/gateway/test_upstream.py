@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
-from gateway.errors import BadRequest, ConnectFailed, UpstreamReset
+from gateway.errors import BadRequest, ConnectFailed, UpstreamReset, UpstreamTimeout
+from gateway.exchange import Timeouts
 from gateway.origin import Origin
 from gateway.upstream import UpstreamRequest, Upstreams
 from tests.proxy.raw import RawWorker, WorkerConnection, answering, json_answer
@@ -114,3 +116,21 @@ async def test_cancelled_request_closes_its_connection(upstreams: Upstreams) -> 
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(sending, timeout=0.05)
         assert await took < 0.5
+
+
+async def test_what_is_expected_to_take_long_is_waited_for() -> None:
+    """The limit on the first byte grows with the estimate; that on silence does not."""
+
+    async def script(connection: WorkerConnection) -> None:
+        while await connection.request():
+            await asyncio.sleep(0.6)
+            await connection.send(json_answer(b"{}"))
+
+    upstreams = Upstreams(timeouts=Timeouts(first_byte_s=0.2))
+    async with RawWorker(script) as worker:
+        origin = Origin.parse(worker.url)
+        long = msgspec.structs.replace(post(), expected_s=1.0)
+        assert (await upstreams.send(origin, long)).status == 200
+        with pytest.raises(UpstreamTimeout):
+            await upstreams.send(origin, post())
+        await upstreams.close()
