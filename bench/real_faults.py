@@ -79,7 +79,7 @@ class Part:
 
     async def states(self) -> None:
         """A line for each worker."""
-        for worker in await self._driver.get("/gateway/workers"):
+        for worker in (await self._driver.get("/gateway/workers"))["workers"]:
             for feed in worker["feeds"]:
                 print(
                     f"    {worker['url']} {worker['state']}, feed {feed['state']} "
