@@ -44,7 +44,7 @@ from gateway.room import Room
 from gateway.threads import Threads
 from gateway.upstream import Upstreams
 from gateway.worker_routes import WorkerRoutes
-from gateway.workers_file import WorkersFile, filed_workers
+from gateway.workers_file import WorkersFile, filed_workers, key_of
 from kvindex.index import Indexes
 from router.blockers import BlockerLog
 from router.forwarding import Forwarding
@@ -80,7 +80,7 @@ class Gateway:
         )
         self._filed = filed_workers(config.workers_file)
         for spec in {s.url: s for s in (*worker_specs(config), *self._filed)}.values():
-            self.pool.add(spec)
+            self.pool.add(spec).api_key = key_of(spec)
         self.renderers = Renderers(config)
         self.renderers.load_configured()
         when = config.forward_when if config.render != "never" else "never"

@@ -9,7 +9,7 @@ ran over. What an event says is kvindex's business.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import aiohttp
 
@@ -52,7 +52,7 @@ class Drainer:
     ) -> None:
         self._owners = owners
         self._slices = slices
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._api_key = api_key
 
     async def follow(
         self,
@@ -65,11 +65,13 @@ class Drainer:
         `look` is called where it stops answering, and where it answers again.
         """
         log.info("worker %s: fetching KV events at %s", worker.url, ROUTE)
+        key = worker.api_key or self._api_key
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
         pace, holes, failures = Pace(worker), Holes(worker.url), 1
         answered = False
         while True:
             try:
-                body = await self._fetch(session, worker.url)
+                body = await self._fetch(session, worker.url, headers)
             except DrainFailed as error:
                 if not failures:
                     look()
@@ -89,10 +91,12 @@ class Drainer:
             failures = 0
             await pace.wait(heard=events > 0)
 
-    async def _fetch(self, session: aiohttp.ClientSession, url: str) -> bytes:
+    async def _fetch(
+        self, session: aiohttp.ClientSession, url: str, headers: Mapping[str, str]
+    ) -> bytes:
         try:
             async with session.post(
-                url + ROUTE, headers=self._headers, timeout=TIMEOUT
+                url + ROUTE, headers=headers, timeout=TIMEOUT
             ) as response:
                 if response.status != 200:
                     raise DrainFailed(f"answers {response.status}")

@@ -53,9 +53,10 @@ class Fleet:
             self._group = None
             self._tasks.clear()
 
-    def add(self, spec: WorkerSpec) -> Worker:
+    def add(self, spec: WorkerSpec, *, api_key: str | None = None) -> Worker:
         """Add a worker; ValueError where its URL is there already."""
         worker = self._pool.add(spec)
+        worker.api_key = api_key
         log.info("worker %s was added", worker.url)
         self._came(worker)
         self._start(worker)

@@ -32,7 +32,7 @@ class HealthChecks:
 
     async def watch(self, session: aiohttp.ClientSession, worker: Worker) -> None:
         """Check one worker again and again, until cancelled."""
-        api_key = self._config.worker_api_key
+        api_key = worker.api_key or self._config.worker_api_key
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         while True:
             await asyncio.sleep(self._wait_s(worker) * random.uniform(0.8, 1.2))

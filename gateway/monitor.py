@@ -108,7 +108,7 @@ class Monitor:
         worker: Worker,
         within_s: float | None = None,
     ) -> bool:
-        api_key = self._config.worker_api_key
+        api_key = worker.api_key or self._config.worker_api_key
         try:
             async with asyncio.timeout(within_s):
                 facts = await contact.ask(session, worker.spec, api_key)

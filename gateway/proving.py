@@ -94,7 +94,8 @@ class Proving:
 
     async def watch(self, session: aiohttp.ClientSession, worker: Worker) -> None:
         """Prove one worker whenever that is due, until cancelled."""
-        asker = Asker(session, worker.url, self._config.worker_api_key)
+        api_key = worker.api_key or self._config.worker_api_key
+        asker = Asker(session, worker.url, api_key)
         watched = _Watched()
         while True:
             now = self._sighting(worker)

@@ -47,7 +47,7 @@ async def try_out(
             asker = Asker(
                 session,
                 worker.url,
-                config.worker_api_key,
+                worker.api_key or config.worker_api_key,
                 timeout=timeout,
                 headers=headers,
             )

@@ -62,6 +62,8 @@ class WorkerRoutes:
             spec = spec_of(await _json(request))
         except ValueError as error:
             raise BadRequest(str(error)) from None
+        if spec.api_key_file is not None:  # it would be sent to wherever url is
+            raise BadRequest("api_key_file has its place in the workers file")
         if self._pool.get(spec.url) is not None:
             raise Conflict(f"worker {spec.url} is there already")
         worker = self._fleet.add(spec)

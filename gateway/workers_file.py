@@ -17,7 +17,7 @@ import msgspec
 from gateway.contact import ENGINES, GENERIC
 from gateway.errors import ConfigError
 from gateway.fleet import Fleet
-from gateway.values import event_endpoint, worker_url
+from gateway.values import event_endpoint, secret, worker_url
 from render.profile import PROFILES
 from router.worker import WorkerSpec
 
@@ -59,6 +59,18 @@ def _check(spec: WorkerSpec) -> None:
         raise ValueError(f"worker {spec.url}: engine is none of {', '.join(ENGINES)}")
     if spec.profile is not None and spec.profile not in PROFILES:
         raise ValueError(f"worker {spec.url}: profile is none of {', '.join(PROFILES)}")
+
+
+def key_of(spec: WorkerSpec) -> str | None:
+    """What is in a worker's key file, if it has one; ValueError."""
+    if spec.api_key_file is None:
+        return None
+    try:
+        with open(spec.api_key_file, encoding="ascii") as file:
+            return secret(file.read(MOST_BYTES))
+    except (OSError, ValueError) as error:
+        text = error.strerror if isinstance(error, OSError) else "is no file of a key"
+        raise ValueError(f"worker {spec.url}: api_key_file: {text}") from None
 
 
 def filed_workers(path: Path | None) -> list[WorkerSpec]:
@@ -103,6 +115,7 @@ def _specs(told: Any) -> list[WorkerSpec]:
         if spec.url in seen:
             raise ValueError(f"names {spec.url} more than once")
         seen.add(spec.url)
+        key_of(spec)  # it is read again when the worker is added
     return specs
 
 
@@ -145,7 +158,8 @@ class WorkersFile:
         for url, spec in wanted.items():
             if url not in self._specs:
                 try:
-                    self._fleet.add(spec)
+                    key = await asyncio.to_thread(key_of, spec)
+                    self._fleet.add(spec, api_key=key)
                 except ValueError as error:
                     log.warning("%s: %s", self._path, error)
                 else:

@@ -28,7 +28,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One worker as declared: command line, workers file or API.
 
     `kv_events` and `replay` map a data-parallel rank to a ZMQ endpoint.
-    `model`, `engine` and `profile` are asked of the worker where left out.
+    `model`, `engine` and `profile` are asked of the worker where left out. In
+    `api_key_file` is its key for what the gateway itself asks of it.
     """
 
     url: str
@@ -78,6 +79,7 @@ class Worker(Standing):
         self.ledgers: dict[int, Ledger] = {}
         self._meters: dict[int, PrefillMeter] = {}
         self.content_histories: dict[int, History] = {}
+        self.api_key: str | None = None
         self._clock = clock
 
     def __repr__(self) -> str:

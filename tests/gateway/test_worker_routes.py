@@ -112,6 +112,7 @@ async def test_a_worker_that_is_taken_out_keeps_its_streams(
         ("POST", {"url": "ftp://w"}, 400),
         ("POST", {"url": "w", "nonsense": 1}, 400),
         ("POST", [], 400),
+        ("POST", {"url": "w", "api_key_file": "/etc/hostname"}, 400),
         ("PATCH", {"url": "w", "state": "draining"}, 404),
         ("PATCH", {"state": "draining"}, 400),
         ("PATCH", {"url": "http://127.0.0.1:1", "state": "down"}, 400),

@@ -11,6 +11,7 @@ from gateway import workers_file
 from gateway.errors import ConfigError
 from gateway.workers_file import read_workers
 from router.worker import WorkerSpec
+from tests.gateway.scripted import ANSWER, ask, worker
 from tests.running import Running, StartGateway, StartWorker, until
 
 TOML = """
@@ -92,6 +93,34 @@ def test_no_file(tmp_path: Path) -> None:
 def known(gateway: Running) -> list[str]:
     """The URLs of its workers."""
     return [worker.url for worker in gateway.gateway.pool.workers]
+
+
+async def test_a_worker_may_have_a_key_of_its_own(
+    start_gateway: StartGateway, tmp_path: Path
+) -> None:
+    """Sent with all that the gateway asks of it, and with nothing else."""
+    key = tmp_path / "key"
+    key.write_text("secret-1\n")
+    path = tmp_path / "workers.json"
+    async with worker(ANSWER) as asked:
+        path.write_text(f'[{{"url": "{asked.url}", "api_key_file": "{key}"}}]')
+        gateway = await start_gateway("http://127.0.0.1:1", workers_file=path)
+        await ask(gateway)
+    ours = [r for r in asked.requests if r.startswith(b"GET")]
+    assert ours
+    assert all(b"\r\nAuthorization: Bearer secret-1\r\n" in each for each in ours)
+    assert not any(b"secret-1" in r for r in asked.requests if r.startswith(b"POST"))
+
+
+@pytest.mark.parametrize("text", [None, "", "two words", "ä"])
+def test_no_key(tmp_path: Path, text: str | None) -> None:
+    """A mistake, as all others are."""
+    key, path = tmp_path / "key", tmp_path / "workers.json"
+    if text is not None:
+        key.write_text(text)
+    path.write_text(f'[{{"url": "w", "api_key_file": "{key}"}}]')
+    with pytest.raises(ConfigError, match="http://w:8000: api_key_file: "):
+        read_workers(path)
 
 
 async def test_changes_are_followed(
