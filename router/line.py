@@ -7,7 +7,7 @@ is believed after a few, a hiccup is not.
 """
 
 FORGET = 0.98
-PRIOR_TOKENS = 4_096
+PRIOR_TOKENS = 1_024
 PRIOR_WEIGHT = 0.4
 COST_S = 0.01
 """The fixed cost that is believed until prefills of several lengths tell another."""
