@@ -34,7 +34,7 @@ SERVING = (
         summary="No worker of {{ $labels.job }} is ready",
         meaning="Requests wait for a worker in vain, or try one that failed before.",
         remedy=(
-            "`kv-gateway doctor --workers URL,...` says of each worker what is wrong.",
+            "`kv-gateway doctor --workers http://w1:8000` says what is wrong with one.",
             "If they run, look for what lies between: names, ports, network policy.",
         ),
     ),
@@ -76,6 +76,20 @@ SERVING = (
             "If so there are too few workers: add some.",
         ),
     ),
+    Alert(
+        name="KvGatewayRefusing",
+        expr=_grew("refused", "job, reason", "5m"),
+        lasts="5m",
+        severity="warning",
+        summary="{{ $labels.job }} refuses requests ({{ $labels.reason }})",
+        meaning="More came than its limits let in: clients are answered 429 or 503 and "
+        "told to come again.",
+        remedy=(
+            "Is it so at each worker? See KvGatewaySaturated.",
+            "If workers have room, the limits of the gateway are too low; the reason "
+            "names the one that was met.",
+        ),
+    ),
 )
 CACHES = (
     Alert(
@@ -87,7 +101,7 @@ CACHES = (
         meaning="Requests ran there and no event came: it is routed to by the "
         "gateway's own history, which does not know of evictions.",
         remedy=(
-            "Was it started with KV events? `kv-gateway doctor` names its flag.",
+            "Was it started with KV events? The doctor names its flag.",
             "Can the gateway reach the port? `--kv-events` says where it is.",
         ),
     ),
@@ -117,7 +131,7 @@ CACHES = (
             "It finds less: is its prefix cache on, and is its block size the one at "
             "`/gateway/workers`? A cache too small evicts before it is asked again.",
             "It finds less of chats with tools or images only: its template differs; "
-            "`kv-gateway doctor` compares renderings.",
+            "the doctor compares renderings.",
             "It finds more: its events do not arrive, see KvGatewayFeedSilent.",
         ),
     ),
@@ -132,10 +146,7 @@ CACHES = (
         severity="info",
         summary="{{ $labels.worker }} does not report its cached tokens",
         meaning="Hit rates leave it out, and its predictions go unchecked.",
-        remedy=(
-            "`kv-gateway doctor` names the flag; vLLM: "
-            "`--enable-prompt-tokens-details`.",
-        ),
+        remedy=("The doctor names the flag; vLLM: `--enable-prompt-tokens-details`.",),
     ),
     Alert(
         name="KvGatewayIndexFull",

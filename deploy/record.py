@@ -77,6 +77,11 @@ class Dashboard(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
     panels: tuple[Panel, ...]
 
+    @property
+    def short(self) -> str:
+        """Its title without the product's name."""
+        return self.title.removeprefix("kv-gateway: ")
+
 
 def total(metric: str, by: str, *selectors: str, window: str = "5m") -> str:
     """The growth of a counter per second, summed to the labels `by`."""

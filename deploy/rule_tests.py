@@ -137,6 +137,9 @@ TESTS: Mapping[str, AlertTest] = {
         quiet=_load("inflight_uncached_tokens", "150000x60", "20000x60"),
         labels={"job": "gateways"},
     ),
+    "KvGatewayRefusing": _counted(
+        "refused_total", 'reason="queue_full"', "_x20 1+60x40", "5x60"
+    ),
     "KvGatewayFeedSilent": _state("feed_state", f'{AT_A}, rank="0"', "silent"),
     "KvGatewayFeedDegraded": _state("feed_state", f'{AT_A}, rank="0"', "degraded"),
     "KvGatewayPredictionsDisagree": AlertTest(

@@ -12,11 +12,13 @@ from pathlib import Path
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
 
+from deploy import document as operating
 from gateway.config import Config
 from gateway.encoder_counters import encoder_counters
 from gateway.gauges import Gauges
 from gateway.metrics import Labelled, Metrics
 from gateway.options import markdown_table, options_of
+from gateway.proxy_config import ProxyConfig
 from gateway.render_config import RenderConfig
 from gateway.shared_config import SharedConfig
 from kvindex.index import Indexes
@@ -30,7 +32,7 @@ ROOMS = ("gateway", "router", "render", "kvindex", "simworker")
 
 def options_of_serve() -> str:
     """The front door's own options."""
-    return _own(Config)
+    return _own(Config, ProxyConfig)
 
 
 def options_of_render() -> str:
@@ -43,9 +45,9 @@ def options_of_both() -> str:
     return _own(SharedConfig)
 
 
-def _own(config: type[SharedConfig]) -> str:
-    """The table of the options that are declared by this very class."""
-    own = vars(config)["__annotations__"]
+def _own(config: type[SharedConfig], *also: type[SharedConfig]) -> str:
+    """The table of the options that are declared by these very classes."""
+    own = {name for one in (config, *also) for name in vars(one)["__annotations__"]}
     return markdown_table(o for o in options_of(config) if o.name in own)
 
 
@@ -53,10 +55,24 @@ def metrics() -> str:
     """Every metric: what the gateway writes, and what it reads at each scrape."""
     rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
     for metric, labels in _metrics():
-        name = metric.name + ("_total" if metric.type == "counter" else "")
-        cells = (f"`{name}`", metric.type, ", ".join(labels), metric.documentation)
+        cells = (
+            f"`{_full(metric)}`",
+            metric.type,
+            ", ".join(labels),
+            metric.documentation,
+        )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
+
+
+def _full(metric: Metric) -> str:
+    """Its name on the metrics page; of a histogram without what it adds."""
+    return metric.name + ("_total" if metric.type == "counter" else "")
+
+
+def metrics_shown() -> str:
+    """Every metric, what it means, and what shows it."""
+    return operating.metrics((_full(m), m.documentation) for m, _ in _metrics())
 
 
 def metric_labels() -> dict[str, tuple[str, ...]]:
@@ -96,6 +112,10 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("README.md", "options of render"): options_of_render,
     ("README.md", "options of both"): options_of_both,
     ("docs/metrics.md", "metrics"): metrics,
+    ("docs/operating.md", "metrics"): metrics_shown,
+    ("docs/operating.md", "recordings"): operating.recordings,
+    ("docs/operating.md", "dashboards"): operating.dashboards,
+    ("docs/operating.md", "alerts"): operating.alerts,
     ("docs/architecture.md", "files"): files,
 }
 """(document, mark) -> what stands between `<!-- mark -->` and `<!-- /mark -->`."""

@@ -85,6 +85,34 @@ FEEDS = Dashboard(
             lines=(Line(f"max by (worker, rank) ({now('suspect_blocks')})", FEED),),
         ),
         Panel(
+            title="Time in the present state",
+            meaning="Of each feed. Many short ones are one that comes and goes.",
+            lines=(
+                Line(
+                    "time() - max by (worker, rank) "
+                    f"({now('feed_state_timestamp_seconds')})",
+                    FEED,
+                ),
+            ),
+            unit="s",
+        ),
+        Panel(
+            title="Batches that came again, or out of order",
+            meaning="Per second. They do no harm; a publisher should not do it.",
+            lines=(
+                Line(shown("duplicate_batches_total", "worker"), "{{worker}} again"),
+                Line(
+                    shown("disordered_batches_total", "worker"),
+                    "{{worker}} out of order",
+                ),
+            ),
+        ),
+        Panel(
+            title="Orphans given up",
+            meaning="Blocks per second whose parent never came: they are not indexed.",
+            lines=(Line(shown("orphan_blocks_dropped_total", "worker"), "{{worker}}"),),
+        ),
+        Panel(
             title="Orphans, restarts, gaps",
             meaning="Per second: blocks before their parent, restarts of workers, "
             "times that batches were missed.",

@@ -49,6 +49,20 @@ HEALTH = Dashboard(
             unit="reqps",
         ),
         Panel(
+            title="Refused",
+            meaning="Requests per second that were too many, by the limit they met.",
+            lines=(Line(or_zero(shown("refused_total", "reason")), "{{reason}}"),),
+            unit="reqps",
+        ),
+        Panel(
+            title="Rank headers dropped",
+            meaning="Clients per second that asked for a rank without --client-rank.",
+            lines=(
+                Line(shown("client_ranks_dropped_total", "instance"), "{{instance}}"),
+            ),
+            unit="reqps",
+        ),
+        Panel(
             title="Clients that left",
             meaning="Per second, before their answer ended.",
             lines=(

@@ -77,6 +77,29 @@ ROUTING = Dashboard(
             unit="s",
         ),
         Panel(
+            title="What came of requests sent to a worker",
+            meaning="Per second, by outcome; busy is a worker's 429 or 503.",
+            lines=(
+                Line(
+                    or_zero(shown("attempts_total", "worker, outcome")),
+                    "{{worker}} {{outcome}}",
+                ),
+            ),
+            unit="reqps",
+        ),
+        Panel(
+            title="Workers that came back",
+            meaning="Times per second that one was used again after it had failed.",
+            lines=(Line(shown("worker_returns_total", "worker"), "{{worker}}"),),
+        ),
+        Panel(
+            title="Health checks",
+            meaning="Per second, by result.",
+            lines=(
+                Line(or_zero(shown("health_checks_total", "result")), "{{result}}"),
+            ),
+        ),
+        Panel(
             title="Sent a second time",
             meaning="Per second, by why: no connection, a stale one, or a busy worker.",
             lines=(Line(or_zero(shown("retries_total", "reason")), "{{reason}}"),),

@@ -12,6 +12,7 @@ from deploy.__main__ import HERE, files
 from deploy.alerts import ALERTS
 from deploy.boards import DASHBOARDS
 from deploy.dashboards import to_json
+from deploy.document import panels_of
 from deploy.record import PREFIX, Dashboard
 from deploy.recordings import RECORDINGS
 from deploy.rule_tests import TESTS
@@ -71,6 +72,15 @@ def test_every_metric_and_label_exists() -> None:
             assert name in known, place
             selected = set(re.findall(r"(\w+)\s*[=!]~?", found[1] or ""))
             assert selected <= known[name] | ANYWHERE, (place, name)
+
+
+def test_every_metric_is_shown() -> None:
+    """On some panel; what means nothing to anybody need not be counted."""
+    written = {
+        f"{name}{suffix}" for name in metric_labels() for suffix in ("", "_total")
+    }
+    shown = {name for name in written if panels_of(name)}
+    assert {name.removesuffix("_total") for name in shown} == set(metric_labels())
 
 
 def test_sums_are_by_labels_that_exist() -> None:
