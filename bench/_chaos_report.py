@@ -25,6 +25,7 @@ class Report(msgspec.Struct, kw_only=True):
     inflight: Mapping[str, int]
     """Requests in flight at each when its fault began."""
     metrics: Mapping[str, float]
+    """What each of the gateway's metrics grew by."""
     took: Sequence[str]
     """The ids that workers began to work on."""
     files: Sequence[int]

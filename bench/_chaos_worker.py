@@ -1,7 +1,7 @@
-"""A simulated worker that can be made faulty, and tells each request it takes.
+"""Simulated workers that can be made faulty, and tell each request they take.
 
-Prints `ready URL`, then `took ID TIME` for each inference request that it begins to
-work on: the X-Request-ID and the machine's monotonic clock. `POST /chaos` with
+`COUNT OPTIONS` are the arguments. Prints `ready URL ...`, then `took ID` for each
+inference request that one begins to work on, by its X-Request-ID. `POST /chaos` with
 `{"fault": NAME}` makes it faulty: `reset` (each connection, as soon as it asks for
 anything), `close` (in the middle of each stream), `busy` (503 with Retry-After).
 """
@@ -12,12 +12,13 @@ import random
 import socket
 import struct
 import sys
-import time
 
 import uvloop
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from render import Renderer
+from simworker.model import demo_model_dir
 from simworker.options import SimOptions
 from simworker.server import SimWorker
 
@@ -48,7 +49,7 @@ class Faults:
                 return web.json_response(error, status=503, headers=headers)
             if inference:
                 name = request.headers.get("X-Request-ID", "")
-                print("took", name, time.monotonic(), flush=True)
+                print("took", name, flush=True)
             if self._fault == "reset" and request.path != "/chaos":
                 _reset(request)
             elif self._fault == "close" and inference:
@@ -72,19 +73,27 @@ def _reset(request: web.Request) -> None:
         transport.abort()
 
 
-async def _serve(options: SimOptions) -> None:
-    worker, faults = SimWorker(options), Faults()
+async def _serve(count: int, options: SimOptions) -> None:
+    renderer = Renderer.load(demo_model_dir())
+    urls = [await _start(options, renderer) for _ in range(count)]
+    print("ready", *urls, flush=True)
+    await asyncio.get_running_loop().create_future()
+
+
+async def _start(options: SimOptions, renderer: Renderer) -> str:
+    """One worker; its URL."""
+    worker, faults = SimWorker(options, renderer), Faults()
     application = worker.api.application()
     application.middlewares.insert(0, faults.middleware())
     application.router.add_post("/chaos", faults.begin)
     worker.api.application = lambda: application  # type: ignore[method-assign]
     await worker.start()
-    print(f"ready {worker.url}", flush=True)
-    await asyncio.get_running_loop().create_future()
+    return worker.url
 
 
 if __name__ == "__main__":
     try:
-        uvloop.run(_serve(SimOptions(port=0, **json.loads(sys.argv[1]))))
+        options = SimOptions(port=0, **json.loads(sys.argv[2]))
+        uvloop.run(_serve(int(sys.argv[1]), options))
     except KeyboardInterrupt:
         sys.exit(0)

@@ -1,8 +1,8 @@
 """Five of eight workers fail, each in its way: what is lost, and is it told clearly?
 
 One is killed, one hangs, one resets every connection, one answers 503 with Retry-After,
-one closes in the middle of streams; three go on. Real processes, real sockets. The exit
-status is 1 where a bound is broken.
+one closes in the middle of streams; three go on. Real sockets, and a process for each
+that is killed or hangs. The exit status is 1 where a bound is broken.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import aiohttp
@@ -24,10 +24,11 @@ from bench._chaos_traffic import MODEL, Traffic
 from bench._processes import percentile, resident_mb
 from simworker.model import demo_model_dir
 
-FAULTS = ("killed", "hung", "reset", "busy", "close", "", "", "")
+FAULTS = (("killed",), ("hung",), ("reset", "busy", "close"), ("", "", ""))
+"""By process: of each of its workers."""
 WORKER = {"served_model_name": [MODEL], "blocks": 4096}
 CALM_S = 10.0
-START_S = 90.0
+START_S = 180.0
 TIMEOUT_S = "20"
 """Of first bytes and of silence: so that what hangs ends within the run."""
 
@@ -37,7 +38,7 @@ class Peer:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
-        self.url = ""
+        self.urls: list[str] = []
         self.took: list[str] = []
         self.late: list[str] = []
         self.ready = asyncio.Event()
@@ -64,7 +65,7 @@ class Peer:
         async for line in self.process.stdout:
             words = line.decode().split()
             if words[0] == "ready":
-                self.url = words[-1]
+                self.urls = words[1:]
                 self.ready.set()
             elif words[0] == "took":
                 self.took.append(words[1])
@@ -92,12 +93,14 @@ class Chaos:
     async def run(self) -> bool:
         """Run to the end and print the report: whether all bounds hold."""
         async with contextlib.AsyncExitStack() as stack:
-            starts = [Peer.start("bench._chaos_worker", json.dumps(WORKER))
-                      for _ in FAULTS]  # fmt: skip
+            starts = [
+                Peer.start("bench._chaos_worker", str(len(faults)), json.dumps(WORKER))
+                for faults in FAULTS
+            ]
             for peer in await asyncio.gather(*starts):
                 stack.push_async_callback(peer.stop)
                 self._workers.append(peer)
-            urls = ",".join(peer.url for peer in self._workers)
+            urls = ",".join(url for peer in self._workers for url in peer.urls)
             gateway = await Peer.start(
                 "gateway", "--workers", urls, "--model", str(demo_model_dir()),
                 "--host", "127.0.0.1", "--port", "0", "--first-byte-timeout", TIMEOUT_S,
@@ -112,21 +115,22 @@ class Chaos:
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector) as client:
             looking = asyncio.create_task(self._look(gateway.process.pid))
-            traffic = Traffic(client, gateway.url, self._arguments.seed)
-            failing = asyncio.create_task(self._fail(client, gateway.url))
+            (url,) = gateway.urls
+            traffic = Traffic(client, url, self._arguments.seed)
+            before = await _metrics(client, url)
+            self._idle.late.clear()
+            failing = asyncio.create_task(self._fail(client, url))
             seconds = 60 * self._arguments.minutes + CALM_S
             await traffic.run(self._arguments.rate, seconds)
             await failing
             looking.cancel()
-            async with client.get(f"{gateway.url}/metrics") as response:
-                metrics = _samples(await response.text())
+            after = await _metrics(client, url)
         return print_report(
             Report(
                 outcomes=traffic.outcomes,
-                faults={peer.url: fault
-                        for peer, fault in zip(self._workers, FAULTS, strict=True)},
+                faults={url: fault for _, url, fault in self._each()},
                 inflight=self._inflight,
-                metrics=metrics,
+                metrics={n: v - before.get(n, 0.0) for n, v in after.items()},
                 took=[name for peer in self._workers for name in peer.took],
                 files=self._files,
                 memory_mb=self._memory,
@@ -137,16 +141,22 @@ class Chaos:
     async def _fail(self, client: aiohttp.ClientSession, gateway: str) -> None:
         """After a while without, every fault at once, for good."""
         await asyncio.sleep(CALM_S)
-        for peer, fault in zip(self._workers, FAULTS, strict=True):
-            self._inflight[peer.url] = await _inflight(client, gateway, peer.url)
+        for peer, url, fault in self._each():
+            self._inflight[url] = await _inflight(client, gateway, url)
             if fault == "killed":
                 peer.process.kill()
             elif fault == "hung":
                 peer.process.send_signal(signal.SIGSTOP)
             elif fault:
                 chaos = {"fault": fault}
-                async with client.post(f"{peer.url}/chaos", json=chaos) as response:
+                async with client.post(f"{url}/chaos", json=chaos) as response:
                     response.raise_for_status()
+
+    def _each(self) -> Iterator[tuple[Peer, str, str]]:
+        """Each worker's process, URL and fault."""
+        for peer, faults in zip(self._workers, FAULTS, strict=True):
+            for url, fault in zip(peer.urls, faults, strict=True):
+                yield peer, url, fault
 
     async def _look(self, pid: int) -> None:
         while True:
@@ -162,7 +172,9 @@ async def _inflight(client: aiohttp.ClientSession, gateway: str, url: str) -> in
     return int(next(of_worker)["inflight_requests"])
 
 
-def _samples(page: str) -> dict[str, float]:
+async def _metrics(client: aiohttp.ClientSession, url: str) -> dict[str, float]:
+    async with client.get(f"{url}/metrics") as response:
+        page = await response.text()
     lines = [line for line in page.splitlines() if line and not line.startswith("#")]
     return {name: float(v) for name, v in (line.rsplit(" ", 1) for line in lines)}
 

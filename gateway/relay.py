@@ -143,7 +143,6 @@ class _Passage:
                 return
             self.client.body([events.error_event(error)])
             self.client.end()
-            self.client.response.reusable = False
         else:
             self.incomplete = True
         self._finish(error)

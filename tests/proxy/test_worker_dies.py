@@ -58,6 +58,23 @@ async def test_in_a_stream(gateway_for: GatewayFor, end: End) -> None:
     assert set(error) == {"message", "type", "param", "code"}
 
 
+async def test_the_client_may_go_on_with_its_connection(
+    gateway_for: GatewayFor,
+) -> None:
+    """The stream has ended whole: closing now would meet the client's next request."""
+    script = dying(WorkerConnection.reset, SSE_HEAD, chunk(event(1)))
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        for _ in range(3):
+            await client.post(CHAT)
+            head, body = await client.answer()
+            assert head.startswith(b"HTTP/1.1 200")
+            assert body.startswith(event(1) + b'data: {"error":{')
+
+
 async def test_in_a_stream_to_an_http_1_0_client(gateway_for: GatewayFor) -> None:
     """The error event is the last thing before the connection ends."""
     script = dying(WorkerConnection.reset, SSE_HEAD, chunk(event(1)))
