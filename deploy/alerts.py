@@ -27,6 +27,18 @@ def _of_all(reasons: str) -> str:
 
 SERVING = (
     Alert(
+        name="KvGatewayGone",
+        expr=f"absent({PREFIX}index_blocks)",
+        lasts="5m",
+        severity="critical",
+        summary="No gateway is scraped",
+        meaning="None is up, or Prometheus does not find them.",
+        remedy=(
+            "`curl -s http://127.0.0.1:8080/ready` where one runs: does it answer?",
+            "If it does, look at the targets of Prometheus: address, port, job.",
+        ),
+    ),
+    Alert(
         name="KvGatewayNoReadyWorker",
         expr=f"{recorded.READY.name} < 1",
         lasts="1m",

@@ -117,6 +117,11 @@ TELLS_NOTHING = _series(
 )
 
 TESTS: Mapping[str, AlertTest] = {
+    "KvGatewayGone": AlertTest(
+        fires=(_series("index_blocks", FROM, "5x20"),),
+        quiet=(_series("index_blocks", FROM, "5x60"),),
+        labels={},
+    ),
     "KvGatewayNoReadyWorker": AlertTest(
         fires=(
             _series("worker_state", f'{AT_A}, state="ready"', "1x20 0x40"),

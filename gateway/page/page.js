@@ -32,7 +32,9 @@ function el(name, classes, ...children) {
 }
 
 async function ask(path, options = {}) {
-  const response = await fetch(path, { ...options, signal: AbortSignal.timeout(PATIENCE_MS) });
+  // Not relative to the address: one that holds a key may not be asked for by a script.
+  const url = new URL(path, location.origin + location.pathname);
+  const response = await fetch(url, { ...options, signal: AbortSignal.timeout(PATIENCE_MS) });
   const body = await response.json();
   if (!response.ok) throw new Error(body.error?.message ?? `status ${response.status}`);
   return body;
@@ -221,7 +223,8 @@ async function explain(event) {
 }
 
 async function keepOn() {
-  if (!document.hidden) await refresh();
+  // What the reader has marked stays, to be copied.
+  if (!document.hidden && getSelection().isCollapsed) await refresh();
   setTimeout(keepOn, EVERY_MS);
 }
 

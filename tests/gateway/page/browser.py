@@ -22,6 +22,7 @@ FLAGS = (
     "--no-first-run",
     "--hide-scrollbars",
     "--remote-debugging-port=0",
+    "--host-resolver-rules=MAP gateway.example 127.0.0.1",
 )
 ANSWER_S = 20.0
 

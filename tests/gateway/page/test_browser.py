@@ -172,6 +172,23 @@ async def on_a_phone(tab: Tab) -> None:
     await keep(tab, "phone")
 
 
+async def test_with_the_admin_key(
+    start_gateway: StartGateway, client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """By a name that needs the key: the browser has it from its user, once."""
+    gateway = await start_gateway("http://127.0.0.1:1", render="never", admin_key="key")
+    async with chromium(tmp_path, client) as tab:
+        url = f"http://any:key@gateway.example:{gateway.port}/gateway"
+        await tab.open(url)
+        await until(lambda: tab.js("document.body?.dataset.shown === 'yes'"))
+        assert await tab.js("location.pathname") == "/gateway/"
+        await explain(tab)
+        answer = "document.getElementById('explained').innerText"
+        await until(lambda: tab.js(f"{answer} !== ''"))
+        assert "127.0.0.1:1" in await tab.js(answer)
+        assert tab.faults == []
+
+
 async def test_a_gateway_that_is_gone(
     start_gateway: StartGateway, client: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
