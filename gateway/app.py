@@ -76,7 +76,7 @@ class Gateway:
             clock=time.monotonic,
             prefill_rate=config.prefill_rate,
             on_change=self._worker_changed,
-            checked=True,
+            checked=config.health_interval > 0,
         )
         self._filed = filed_workers(config.workers_file)
         for spec in {s.url: s for s in (*worker_specs(config), *self._filed)}.values():

@@ -31,7 +31,9 @@ class HealthChecks:
         self._metrics = metrics
 
     async def watch(self, session: aiohttp.ClientSession, worker: Worker) -> None:
-        """Check one worker again and again, until cancelled."""
+        """Check one worker again and again, until cancelled; never if so configured."""
+        if not self._config.health_interval:
+            await asyncio.get_running_loop().create_future()
         api_key = worker.api_key or self._config.worker_api_key
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         while True:

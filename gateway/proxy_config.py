@@ -5,7 +5,7 @@ from typing import Annotated
 from gateway.memory import memory_bytes
 from gateway.options import MINUTES, SECONDS, option
 from gateway.shared_config import SharedConfig
-from gateway.values import positive, size, whole
+from gateway.values import positive, seconds, size, whole
 
 
 class ProxyConfig(SharedConfig, frozen=True, kw_only=True):
@@ -18,7 +18,10 @@ class ProxyConfig(SharedConfig, frozen=True, kw_only=True):
     first_byte_timeout: Annotated[
         float,
         option(
-            "seconds until a worker's answer begins", metavar="SECONDS", parse=positive
+            "seconds until a worker's answer begins, or ten times what its prefill is "
+            "expected to take, if that is more",
+            metavar="SECONDS",
+            parse=positive,
         ),
     ] = 10 * MINUTES
     idle_timeout: Annotated[
@@ -32,10 +35,10 @@ class ProxyConfig(SharedConfig, frozen=True, kw_only=True):
     health_interval: Annotated[
         float,
         option(
-            "seconds between two health checks of a worker; one that failed is checked "
-            "every second",
+            "seconds between two health checks of a worker, 0: none; one that failed "
+            "is checked every second",
             metavar="SECONDS",
-            parse=positive,
+            parse=seconds,
         ),
     ] = 5 * SECONDS
     health_timeout: Annotated[
@@ -65,8 +68,8 @@ class ProxyConfig(SharedConfig, frozen=True, kw_only=True):
     max_inflight_tokens: Annotated[
         int | None,
         option(
-            "uncached prompt tokens that the workers for a model may have in flight, on "
-            "average; above, requests wait",
+            "uncached prompt tokens that the workers for a model may have in flight, "
+            "on average; above, requests wait",
             metavar="N",
             parse=whole,
         ),
