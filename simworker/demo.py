@@ -221,6 +221,7 @@ def _invite(url: str) -> None:
         f"\nThe kv_cache_aware gateway keeps serving at {url} until Ctrl-C. Try:\n\n"
         f"  curl {url}/v1/chat/completions -H 'content-type: application/json' "
         f"-d '{body}'\n"
+        f"  {url}/gateway/ in a browser\n"
         f"  curl {url}/gateway/workers\n"
         f"  curl -s {url}/metrics | grep hit_tokens\n"
     )

@@ -59,6 +59,7 @@ async def without_data(prometheus: Prometheus) -> list[str]:
     return [name for name, expr in named if not await prometheus.values(expr)]
 
 
+@pytest.mark.timeout(150)
 async def test_no_panel_is_without_data(
     start_worker: StartWorker,
     start_gateway: StartGateway,
