@@ -45,7 +45,11 @@ async def test_no_connection_is_tried_elsewhere(start_gateway: StartGateway) -> 
             status, _, _ = await ask(gateway)
             assert status == 200
         assert posts(good) == 20
-        assert 1 <= await gateway.metric("retries_total", reason="connect") <= 3
+        retries = await gateway.metric("retries_total", reason="connect")
+        assert 1 <= retries <= 3
+        attempts = "attempts_total"
+        assert await gateway.metric(attempts, outcome="connect") == retries
+        assert await gateway.metric(attempts, worker=good.url, outcome="answered") == 20
         assert state(gateway, gone) is WorkerState.suspect
         await idle(gateway)
 
@@ -74,6 +78,7 @@ async def test_busy_is_tried_elsewhere(
             assert answered == 200
         assert (posts(busy), posts(good)) == (1, 10)
         assert await gateway.metric("retries_total", reason="busy") == 1
+        assert await gateway.metric("attempts_total", outcome="busy") == 1
         assert state(gateway, busy) is WorkerState.ready
         await idle(gateway)
 
