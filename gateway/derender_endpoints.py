@@ -8,8 +8,8 @@ chunk, go the way of the render endpoints (`render_endpoints.py`).
 """
 
 import re
-from collections.abc import AsyncIterator, Iterator
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Protocol, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -35,6 +35,17 @@ LINE = re.compile(rb"\r\n|\r|\n")
 BLANK = re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n")
 
 
+T = TypeVar("T")
+
+
+class InThread(Protocol):
+    """Runs work in a thread."""
+
+    def __call__(self, work: Callable[[], T]) -> Awaitable[T]:
+        """What it returns or raises."""
+        ...
+
+
 class Services(Protocol):
     """Which service answers a request."""
 
@@ -58,24 +69,24 @@ class DerenderStreams:
 
     async def handle(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         """The answer; an error before the first event of it is a status."""
-        pieces = _whole(bodies.stream(request, LONGEST_STREAM))
-        opened = _Opened(self._services)
+        opened = _Opened(self._services, self._in_thread)
         response: web.StreamResponse | None = None
+        out = b""
         try:
-            async for events in pieces:
+            async for events in _whole(bodies.stream(request, LONGEST_STREAM)):
                 out = await self._derendered(opened, events)
+                opened.check()
                 if response is None:
                     response = await _begun(request, identity)
-                if out:
-                    await response.write(out)
+                await response.write(out)
+                out = b""
             out = opened.end()
         except RenderRefused as refused:
             error = refused.body(self._dialect)
-            if response is None:
+            if response is None and not out:
                 return answers.json(error, identity, refused.status)
-            out = _event(msgspec.json.encode(error)) + _event(DONE)
-        if response is None:
-            response = await _begun(request, identity)
+            out += _event(msgspec.json.encode(error)) + _event(DONE)
+        response = response or await _begun(request, identity)
         await response.write(out)
         await response.write_eof()
         return response
@@ -85,8 +96,11 @@ class DerenderStreams:
         await opened.open(data)
         if len(events) <= AT_ONCE:
             return opened.feed(data)
+        return await self._in_thread(lambda: opened.feed(data))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
-            return await self._threads.run(lambda: opened.feed(data))
+            return await self._threads.run(work)
         except QueueFull:
             raise RenderBusy("too many requests wait to be rendered") from None
         except Late:
@@ -96,10 +110,17 @@ class DerenderStreams:
 class _Opened:
     """One stream: what opens it, then its chunks."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, in_thread: InThread) -> None:
         self._services = services
+        self._in_thread = in_thread
         self._stream: ChatStream | None = None
         self._done = False
+        self._failure: RenderRefused | None = None
+
+    def check(self) -> None:
+        """Raises RenderRefused, if an event was refused."""
+        if self._failure is not None:
+            raise self._failure
 
     async def open(self, data: list[bytes]) -> None:
         """Find who derenders, with the first event; it is taken if it says so."""
@@ -110,11 +131,18 @@ class _Opened:
         if opening:
             del data[0]
         service = await self._services.find(msgspec.json.encode(opening))
-        self._stream = service.derender_stream(opening)
+        # The first one of a model reads its files.
+        self._stream = await self._in_thread(lambda: service.derender_stream(opening))
 
     def feed(self, data: list[bytes]) -> bytes:
-        """The events to answer these with."""
-        return b"".join(self._events(data))
+        """The events to answer these with, up to one that is refused."""
+        out = bytearray()
+        try:
+            for events in self._events(data):
+                out += events
+        except RenderRefused as refused:
+            self._failure = refused
+        return bytes(out)
 
     def end(self) -> bytes:
         """The last events."""

@@ -1,5 +1,6 @@
 """Stop strings in a text that comes in pieces: each character is looked at once."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -31,7 +32,8 @@ class StopStrings:
         self._states = [0] * len(self._stops)
         self._include = include
         self._written = written
-        self._kept = ""
+        self._kept: deque[str] = deque()
+        self._kept_length = 0  # as it is written
         self._firsts = tuple({stop[0] for stop in self._stops})
 
     def feed(self, text: str, *, armed: bool = True) -> str | Stopped:
@@ -39,21 +41,31 @@ class StopStrings:
 
         While it is not `armed` (`min_tokens`), nothing stops, but may begin to.
         """
-        if not self._stops:
+        if not self._stops or self._is_harmless(text):
             return text
-        for place, character in enumerate(text):
+        for character in text:
             written = self._written(character)
             for offset, one in enumerate(written):
                 index = self._step(one)
                 if index is not None and armed:
-                    inner = written[: offset + 1]
-                    return self._stopped(text[:place], inner, self._stops[index])
-        return self._certain(text)
+                    return self._stopped(written[: offset + 1], self._stops[index])
+            self._kept.append(character)
+            self._kept_length += len(written)
+        return self._certain()
 
     def end(self) -> str:
         """What was kept back, at the end of the answer."""
-        kept, self._kept = self._kept, ""
+        kept = "".join(self._kept)
+        self._kept.clear()
         return kept
+
+    def _is_harmless(self, text: str) -> bool:
+        """Whether nothing is begun, and nothing begins here; marks are not ASCII."""
+        return (
+            not self._kept
+            and text.isascii()
+            and not any(first in text for first in self._firsts)
+        )
 
     def _step(self, character: str) -> int | None:
         """Go on by one character; which stop string it completes."""
@@ -69,23 +81,23 @@ class StopStrings:
                 found = index
         return found
 
-    def _stopped(self, before: str, inner: str, stop: str) -> Stopped:
-        before, self._kept = self._kept + before, ""
-        whole = before + inner
+    def _stopped(self, inner: str, stop: str) -> Stopped:
+        before = self.end()
         if self._include:
-            return Stopped(whole, stop)
+            return Stopped(before + inner, stop)
         return Stopped(_cut(before, inner, len(stop), self._written), stop)
 
-    def _certain(self, text: str) -> str:
+    def _certain(self) -> str:
         """All but the characters that may be the beginning of a stop string."""
-        text = self._kept + text
         waiting = max(self._states)
-        place = len(text)
-        while waiting > 0 and place > 0:
-            place -= 1
-            waiting -= len(self._written(text[place]))
-        self._kept = text[place:]
-        return text[:place]
+        certain = []
+        while self._kept:
+            length = len(self._written(self._kept[0]))
+            if self._kept_length - length < waiting:
+                break
+            self._kept_length -= length
+            certain.append(self._kept.popleft())
+        return "".join(certain)
 
 
 def _cut(before: str, inner: str, length: int, written: Callable[[str], str]) -> str:

@@ -141,7 +141,10 @@ def _python(opening: str, closing: str) -> CallFormat:
 
 
 def _rest(opening: str, read: Read) -> CallFormat:
-    return CallFormat(opens=(opening,), scan=lambda marks: RestScan(), read=read)
+    def scan(marks: Marks) -> Scan:
+        return RestScan(marks.of(opening))
+
+    return CallFormat(opens=(opening,), scan=scan, read=read)
 
 
 DEEPSEEK_SECTION = (_token("tool calls begin"), _token("tool calls end"))

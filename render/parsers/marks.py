@@ -37,6 +37,11 @@ class Marks:
         self._firsts = {text[0] for text in self._in_text}
         self._longest = max(map(len, self._in_text), default=0)
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """The delimiter that each mark stands for."""
+        return {chr(mark): text for mark, text in self._texts.items()}
+
     def of(self, delimiter: str) -> str:
         """The mark of a delimiter."""
         return self._marks[delimiter]

@@ -5,7 +5,6 @@ where the body ends, or None while it does not. `end` is asked at the answer's e
 """
 
 import re
-from collections.abc import Callable
 from typing import Protocol
 
 from render.parsers.marks import FIRST, MOST
@@ -154,16 +153,9 @@ class FollowedScan:
         return self._waits
 
 
-class RestScan:
-    """To the end of the answer."""
-
-    def find(self, piece: str) -> int | None:
-        """Nothing ends it before."""
-        return None
+class RestScan(JsonScan):
+    """To the end of the answer, or to where the next call begins."""
 
     def end(self) -> bool:
         """The answer's end is its end."""
         return True
-
-
-MakeScan = Callable[[], Scan]
