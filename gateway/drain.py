@@ -35,6 +35,8 @@ TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
 """Older workers wait two seconds for an event before they answer."""
 ANSWER_LIMIT = 64 * 1024 * 1024
 """An event names each token of a prompt: 2.5 MB for 40,000 of them."""
+CLOSED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
+"""What ends a fetch whose connection the worker closes just then."""
 LINES_S = 60.0
 FULL_BUFFER = 1024
 """Events; smaller buffers are hardly ever configured."""
@@ -95,19 +97,12 @@ class Drainer:
         self, session: aiohttp.ClientSession, url: str, headers: Mapping[str, str]
     ) -> bytes:
         try:
-            async with session.post(
-                url + ROUTE, headers=headers, timeout=TIMEOUT
-            ) as response:
-                if response.status != 200:
-                    raise DrainFailed(f"answers {response.status}")
-                body = bytearray()
-                async for piece in response.content.iter_any():
-                    body += piece
-                    if len(body) > ANSWER_LIMIT:
-                        raise DrainFailed(f"answers more than {ANSWER_LIMIT} B")
+            try:
+                return await _fetched(session, url, headers)
+            except CLOSED:  # perhaps it rested; had it brought events, ids have a hole
+                return await _fetched(session, url, headers)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise DrainFailed(reason(error)) from None
-        return bytes(body)
 
     def _connected(self, worker: Worker) -> None:
         for known in worker.knowledge.values():
@@ -154,6 +149,20 @@ class Drainer:
         """Of which rank it would have been, nobody knows."""
         for known in worker.knowledge.values():
             known.feed.unframed(why)
+
+
+async def _fetched(
+    session: aiohttp.ClientSession, url: str, headers: Mapping[str, str]
+) -> bytes:
+    async with session.post(url + ROUTE, headers=headers, timeout=TIMEOUT) as response:
+        if response.status != 200:
+            raise DrainFailed(f"answers {response.status}")
+        body = bytearray()
+        async for piece in response.content.iter_any():
+            body += piece
+            if len(body) > ANSWER_LIMIT:
+                raise DrainFailed(f"answers more than {ANSWER_LIMIT} B")
+    return bytes(body)
 
 
 def _gaps(worker: Worker) -> int:

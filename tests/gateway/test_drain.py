@@ -1,85 +1,16 @@
 """Events that are fetched: how often, by whom else, and what fails."""
 
 import asyncio
-import json
 import logging
-from typing import Any
 
 import aiohttp
 import pytest
 
 from gateway import drain, monitor
-from kvindex.wire.trtllm_hashes import v1_block_key
+from tests.gateway.drained import Scripted, created, stored
 from tests.gateway.fed import TURN, feeds, held, options, sim, states, told, turn
-from tests.proxy.raw import RawWorker, WorkerConnection, json_answer
+from tests.proxy.raw import json_answer
 from tests.running import Running, StartGateway, StartWorker, until
-
-LISTING = json_answer(b'{"data": [{"id": "m", "owned_by": "tensorrt_llm"}]}')
-INFO = json_answer(b'{"tokens_per_block": 16, "disaggregated_params": {}}')
-
-
-def created(event_id: int) -> dict[str, Any]:
-    """The first event of a cache."""
-    return {
-        "event_id": event_id,
-        "data": {"type": "created", "num_blocks_per_cache_level": [100, 0]},
-        "window_size": 4096,
-    }
-
-
-def stored(event_id: int, *numbers: int, rank: int | None = None) -> dict[str, Any]:
-    """A chain of blocks of 16 tokens, by this engine's own recipe."""
-    blocks, name = [], 0
-    for number in numbers:
-        ids = range(16 * number, 16 * number + 16)
-        name = v1_block_key(ids, name)
-        block = {
-            "type": "stored_block",
-            "block_hash": name,
-            "tokens": [{"type": "unique_token", "token_id": i} for i in ids],
-            "cache_level": 0,
-            "priority": 35,
-        }
-        blocks.append(block)
-    data = {"type": "stored", "parent_hash": None, "blocks": blocks}
-    event: dict[str, Any] = {"event_id": event_id, "data": data, "window_size": 4096}
-    return event if rank is None else event | {"attention_dp_rank": rank}
-
-
-class Scripted(RawWorker):
-    """A TensorRT-LLM worker with answers to give out: events, or raw bytes."""
-
-    def __init__(self, *answers: list[dict[str, Any]] | bytes) -> None:
-        super().__init__(self._serve)
-        self.answers = list(answers)
-        self.fetches = 0
-        self.over = False
-
-    async def __aenter__(self) -> "Scripted":
-        await super().__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
-        self.over = True  # a fetch may come just when its connection is cancelled
-        await super().__aexit__(*error)
-
-    async def _serve(self, connection: WorkerConnection) -> None:
-        while not self.over and (request := await connection.request()):
-            method, path, _ = request.split(b" ", 2)
-            if path == b"/v1/models":
-                await connection.send(LISTING)
-            elif path == b"/server_info":
-                await connection.send(INFO)
-            elif (method, path) == (b"POST", b"/kv_cache_events"):
-                self.fetches += 1
-                answer = self.answers.pop(0) if self.answers else []
-                if not answer and isinstance(answer, bytes):
-                    return  # hang up
-                if not isinstance(answer, bytes):
-                    answer = json_answer(json.dumps(answer).encode())
-                await connection.send(answer)
-            else:
-                await connection.send(json_answer(b"{}", status=b"404 Not Found"))
 
 
 def warned(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
@@ -89,61 +20,6 @@ def warned(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
         for record in caplog.records
         if record.levelno >= logging.WARNING and text in record.getMessage()
     ]
-
-
-async def test_each_rank_has_its_own_numbers(start_gateway: StartGateway) -> None:
-    """Event ids count per attention-DP rank; ranks appear with their events."""
-    events = [
-        [created(0), stored(1, 1), created(0) | {"attention_dp_rank": 2}],
-        [stored(1, 5, 6, rank=2), stored(2, 2)],
-        [stored(3, 3), stored(3, 9, rank=-4)],
-    ]
-    async with Scripted(*events) as worker:
-        gateway = await start_gateway(worker.url)
-        await until(lambda: held(gateway, worker.url) == 5)
-        found = feeds(gateway, worker.url)
-        assert {rank: feed.last_sequence for rank, feed in found.items()} == {
-            0: 3,
-            2: 1,
-        }
-        assert {feed.state for feed in found.values()} == {"live"}
-        assert all(feed.complete for feed in found.values())
-        (known,) = gateway.gateway.pool.workers
-        assert list(known.ranks) == [0, 2]
-        assert not known.pinned
-
-
-@pytest.mark.parametrize("left", [1, 2])
-async def test_a_restart_with_fewer_ranks(
-    left: int, start_gateway: StartGateway
-) -> None:
-    """Ranks that are no more hold nothing; those that are begin anew, complete."""
-    before = [[created(0), created(0) | {"attention_dp_rank": 1}]]
-    before += [[stored(1, 1, 2), stored(1, 5, 6, 7, rank=1)]]
-    async with Scripted(*before) as worker:
-        gateway = await start_gateway(worker.url)
-        await until(lambda: held(gateway, worker.url) == 5)
-        ranks = range(left)
-        worker.answers += [[created(0) | {"attention_dp_rank": r} for r in ranks]]
-        worker.answers += [[stored(1, 8, rank=r) for r in ranks]]
-        await until(lambda: held(gateway, worker.url) == left)
-        (known,) = gateway.gateway.pool.workers
-        assert list(known.ranks) == list(feeds(gateway, worker.url)) == list(ranks)
-        assert all(feed.complete for feed in feeds(gateway, worker.url).values())
-
-
-async def test_the_cache_size_is_in_the_events(start_gateway: StartGateway) -> None:
-    """All media count, and the history has as many blocks; a restart may change it."""
-    first, second = created(0), created(0)
-    first["data"]["num_blocks_per_cache_level"] = [500, 250]
-    async with Scripted([first, stored(1, 1)]) as worker:
-        gateway = await start_gateway(worker.url)
-        await until(lambda: held(gateway, worker.url) == 1)
-        (known,) = gateway.gateway.pool.workers
-        assert known.knowledge[0].history.capacity_blocks == 750
-        worker.answers += [[second, stored(1, 1, 2)]]
-        await until(lambda: held(gateway, worker.url) == 2)
-        assert known.knowledge[0].history.capacity_blocks == known.cache_blocks == 100
 
 
 @pytest.mark.parametrize(
@@ -175,6 +51,17 @@ async def test_a_fetch_that_fails(
         await until(lambda: states(gateway, worker.url) == ["live"])
         assert feed.complete
         assert held(gateway, worker.url) == 2
+
+
+async def test_a_connection_that_rested(
+    start_gateway: StartGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The worker closes it just when it is used: asked once more, nothing is missed."""
+    async with Scripted([created(0), stored(1, 1)], b"", [stored(2, 2)]) as worker:
+        gateway = await start_gateway(worker.url)
+        await until(lambda: held(gateway, worker.url) == 2)
+        assert feeds(gateway, worker.url)[0].complete
+    assert "degraded" not in caplog.text
 
 
 async def test_answers_that_are_no_events(start_gateway: StartGateway) -> None:
