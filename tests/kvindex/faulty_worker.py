@@ -8,6 +8,8 @@ import json
 from collections.abc import Callable
 from functools import cache, partial
 
+import msgspec
+
 from kvindex.events import (
     BlockRemoved,
     BlockStored,
@@ -157,6 +159,23 @@ class FaultyWorker:
             path = max(self.cache, key=len)
             batches += self.evict(path, next(iter(self.cache[path])))
         return batches
+
+    def recreate(self) -> list[tuple[int, bytes]]:
+        """The cache is made anew, which vLLM tells as a reset."""
+        self.cache = {}
+        trtllm = self.engine == "trtllm"
+        created = CacheCreated(blocks_per_level=(9, 9))
+        return [self.batch(created if trtllm else CLEARED)]
+
+    def broken(self, content: bytes) -> bytes:
+        """The batch, with events that say not which blocks they are about."""
+        if self.engine == "trtllm":
+            event = json.loads(content)
+            event["data"] |= dict.fromkeys(("blocks", "block_hashes", "block_hash"))
+            return json.dumps(event).encode()
+        stamp, events, rank = msgspec.msgpack.decode(content)
+        events = [event | {"block_hashes": None} for event in events]
+        return msgspec.msgpack.encode([stamp, events, rank])
 
     def evict_or_store(self) -> list[tuple[int, bytes]]:
         """Anything that makes a batch."""

@@ -25,7 +25,7 @@ PATHS = [path for n in range(1, DEPTH + 1) for path in product((1, 2), repeat=n)
 HASHES = {path: chain(ids(path), SIZE, ROOT) for path in PATHS}
 TTL = 60.0
 Batch = tuple[int, bytes]
-FAULTS = ("none",) * 4 + ("drop", "duplicate", "delay", "malformed")
+FAULTS = ("none",) * 4 + ("drop", "duplicate", "delay", "malformed", "broken")
 
 
 class FaultMachine(RuleBasedStateMachine):
@@ -69,6 +69,8 @@ class FaultMachine(RuleBasedStateMachine):
                 self.delayed.append((number, content))
             elif fault == "malformed":
                 self.receive(number, content[:-2])
+            elif fault == "broken":
+                self.receive(number, self.worker.broken(content))
             elif fault != "drop":
                 self.receive(number, content)
                 if fault == "duplicate":
@@ -92,13 +94,16 @@ class FaultMachine(RuleBasedStateMachine):
         pick=st.integers(0, 9),
         medium=st.sampled_from(["GPU", "CPU"]),
         fault=st.sampled_from(FAULTS),
+        look=st.booleans(),
     )
-    def evict(self, pick: int, medium: str, fault: str) -> None:
-        """A leaf is evicted."""
+    def evict(self, pick: int, medium: str, fault: str, look: bool) -> None:
+        """A leaf is evicted; without a look much may hide it."""
         leaves = self.worker.leaves(medium)
         if leaves:
             path = leaves[pick % len(leaves)]
             self.deliver(self.worker.evict(path, medium), fault)
+        if look:
+            self.settle()
 
     @rule(pick=st.integers(0, 9), fault=st.sampled_from(FAULTS))
     def offload(self, pick: int, fault: str) -> None:
@@ -107,10 +112,13 @@ class FaultMachine(RuleBasedStateMachine):
         if leaves:
             self.deliver(self.worker.offload(leaves[pick % len(leaves)]), fault)
 
-    @rule(fault=st.sampled_from(FAULTS))
-    def reset(self, fault: str) -> None:
-        """The cache is reset."""
-        self.deliver(self.worker.reset(), fault)
+    @rule(fault=st.sampled_from(FAULTS), anew=st.booleans(), look=st.booleans())
+    def reset(self, fault: str, anew: bool, look: bool) -> None:
+        """The cache is emptied, or made anew; the numbers go on."""
+        empty = self.worker.recreate if anew else self.worker.reset
+        self.deliver(empty(), fault)
+        if look:
+            self.settle()
 
     @rule(parent=st.integers(2**62, 2**63), label=st.integers(1, 2))
     def lie(self, parent: int, label: int) -> None:
@@ -134,9 +142,12 @@ class FaultMachine(RuleBasedStateMachine):
         else:
             self.deliver(first + second)
 
-    @rule(lost=st.integers(0, 4), told=st.booleans())
-    def restart(self, lost: int, told: bool) -> None:
-        """A new process; its first batches may be lost, its start time read late."""
+    @rule(lost=st.integers(0, 4), told=st.booleans(), heard=st.booleans())
+    def restart(self, lost: int, told: bool, heard: bool) -> None:
+        """A new process; its first batches may be lost, its start time read late.
+
+        Where none is heard, a replay has them all.
+        """
         self.delayed.clear()
         self.feed.disconnected("connection lost")
         batches = self.worker.start()
@@ -146,7 +157,10 @@ class FaultMachine(RuleBasedStateMachine):
         if told:
             self.tell()
         self.feed.connected()
-        self.deliver(batches[lost:])
+        if heard or not self.can_replay:
+            self.deliver(batches[lost:])
+        else:
+            self.replay(complete=True, limit=0)
 
     def tell(self) -> None:
         """The start time is read."""
@@ -168,10 +182,15 @@ class FaultMachine(RuleBasedStateMachine):
 
     @rule(complete=st.booleans(), limit=st.integers(0, 40))
     def replay(self, complete: bool, limit: int) -> None:
-        """A replay, if one is wanted; it may be cut off."""
-        for _ in range(3):
+        """A replay, if one is wanted; it may be cut off.
+
+        After a whole one all that was published has arrived.
+        """
+        for turn in range(3):
             start = self.feed.replay_from
             if start is None:
+                if turn and complete:
+                    self.check(in_doubt=self.feed.state is FeedState.LIVE)
                 return
             self.feed.replaying(start)
             for number, content in sorted(self.worker.kept.items()):
@@ -250,5 +269,5 @@ class ReplayMachine(FaultMachine):
 TestVllm = FaultMachine.TestCase
 TestTrtllm = TrtllmMachine.TestCase
 TestReplay = ReplayMachine.TestCase
-TestVllm.settings = settings(max_examples=40, stateful_step_count=30)
+TestVllm.settings = settings(max_examples=100, stateful_step_count=30)
 TestTrtllm.settings = TestReplay.settings = TestVllm.settings
