@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from deploy.record import PREFIX
+from deploy import recordings as recorded
+from deploy.record import PREFIX, Recording
 
 JOB = 'job="gateways"'
 FROM = f'{JOB}, instance="g1:8080"'
@@ -111,6 +112,65 @@ def _late(requests: int) -> Series:
         _series("not_rendered_total", late, f"0+{requests}x60"),
     )
 
+
+class RecordingTest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a recording is, by these series, after twenty minutes: labels to value."""
+
+    series: Series
+    values: Mapping[str, float]
+
+
+def _of_two(metric: str, first: int, second: int) -> Series:
+    """The same worker as two gateways count it."""
+    other = AT_A.replace("g1:8080", "g2:8080")
+    return (
+        _series(metric, AT_A, f"0+{first}x60"),
+        _series(metric, other, f"0+{second}x60"),
+    )
+
+
+RECORDING_TESTS: Mapping[Recording, RecordingTest] = {
+    recorded.DELIVERED: RecordingTest(
+        series=_of_two("delivered_hit_tokens_total", 100, 200)
+        + _of_two("reported_prompt_tokens_total", 200, 400),
+        values={JOB: 0.5},
+    ),
+    recorded.DISAGREEMENT: RecordingTest(
+        series=_hits(300, 100), values={f'{JOB}, worker="http://a:8000"': 0.5}
+    ),
+    recorded.WORKERS_SAVED: RecordingTest(
+        series=(
+            _series("delivered_hit_tokens_total", AT_A, "0+600000x60"),
+            _series("prefill_tokens_per_second", AT_A, "5000x60"),
+            _series("delivered_hit_tokens_total", AT_B, "0+600000x60"),
+            _series("prefill_tokens_per_second", AT_B, "10000x60"),
+        ),
+        values={JOB: 3.0},
+    ),
+    recorded.READY: RecordingTest(
+        series=(
+            _series("worker_state", f'{AT_A}, state="ready"', "1x60"),
+            _series("worker_state", f'{AT_B}, state="ready"', "1x60"),
+            _series(
+                "worker_state",
+                f'{JOB}, instance="g2:8080", worker="http://a:8000", state="ready"',
+                "1x60",
+            ),
+        ),
+        values={JOB: 1.0},
+    ),
+    recorded.NOT_RENDERED: RecordingTest(
+        series=_late(60), values={f'{JOB}, reason="deadline"': 0.1}
+    ),
+    recorded.ERRORS: RecordingTest(series=_answers(200), values={JOB: 0.25}),
+    recorded.FORWARDED: RecordingTest(
+        series=_forwarding("0+30x60", "0+90x60"), values={JOB: 0.25}
+    ),
+    recorded.LAG: RecordingTest(
+        series=_lag(300), values={f'{JOB}, instance="g1:8080"': 0.099}
+    ),
+}
+"""What is easily got wrong: sums over gateways, ratios, quantiles."""
 
 TELLS_NOTHING = _series(
     "uncompared_requests_total", f'{AT_A}, reason="no_cached_tokens"', "0+60x120"

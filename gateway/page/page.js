@@ -23,6 +23,8 @@ function seconds(value) {
   return `${Math.round(value / 60)} min`;
 }
 
+const counted = (count, what) => `${number(count)} ${what}${count === 1 ? "" : "s"}`;
+
 /** An element with a class and children; strings become text. */
 function el(name, classes, ...children) {
   const element = document.createElement(name);
@@ -76,12 +78,13 @@ function row(name, ...value) {
   return [el("dt", "", name), el("dd", "", ...value)];
 }
 
-function feedRows(feed, several) {
+function feedRows(feed, several, capacity) {
   const name = several ? `events, rank ${feed.rank}` : "events";
   const rows = row(name, tag(feed.state, FEED_TONES[feed.state]), ` for ${seconds(feed.state_s)}`);
   if (feed.reason) rows.push(el("dd", "long", feed.reason));
   const doubt = feed.suspect_blocks ? `, ${number(feed.suspect_blocks)} in doubt` : "";
-  rows.push(...row("blocks", `${number(feed.blocks)}${doubt}`));
+  const most = capacity && !several ? ` of ${number(capacity)}` : "";
+  rows.push(...row("blocks", `${number(feed.blocks)}${most}${doubt}`));
   return rows;
 }
 
@@ -116,10 +119,10 @@ function card(worker) {
     el("p", "about", about || "not known yet"),
     worker.state === "ready" ? null : el("p", "about", worker.reason),
     el("dl", "",
-      ...row("in flight", `${number(worker.inflight_requests)} requests, ${number(worker.inflight_tokens)} tokens to prefill`),
+      ...row("in flight", `${counted(worker.inflight_requests, "request")}, ${number(worker.inflight_tokens)} tokens to prefill`),
       ...row("prefill rate", `${number(worker.prefill_rate)} tokens/s (${worker.prefill_rate_source})`),
       ...hitRows(worker),
-      ...worker.feeds.flatMap((feed) => feedRows(feed, worker.feeds.length > 1)),
+      ...worker.feeds.flatMap((feed) => feedRows(feed, worker.feeds.length > 1, worker.cache_blocks)),
       ...forwardingRows(worker.forwarding)));
 }
 
@@ -154,9 +157,12 @@ function showDecisions(decisions) {
   byId("decisions").tBodies[0].replaceChildren(...(rows.length ? rows : [el("tr", "", none)]));
 }
 
+let lastRecent = null;
+
 async function refresh() {
   try {
     const [{ workers }, recent] = await Promise.all([ask("workers"), ask("recent")]);
+    lastRecent = recent;
     showStatus(workers);
     showFleet(recent);
     showWorkers(workers);
@@ -191,7 +197,8 @@ function candidateRow(candidate, chosen) {
 
 function unknown(found) {
   if (!found) return el("p", "", "All of the prompt is known.");
-  const where = `Known up to token ${number(found.token)}, block ${number(found.block)}.`;
+  const known = `Known up to token ${number(found.token)}, ${counted(found.block, "block")} of ${found.block_size}:`;
+  const where = found.token ? known : "Nothing of it is known anywhere:";
   if (found.text_before === undefined) return el("p", "", where);
   return el("pre", "", `${where}\n… ${found.text_before}`, el("mark", "", " ▌"), `${found.text_after} …`);
 }
@@ -228,5 +235,6 @@ async function keepOn() {
   setTimeout(keepOn, EVERY_MS);
 }
 
+addEventListener("resize", () => lastRecent && showFleet(lastRecent));
 byId("explain").addEventListener("submit", explain);
 keepOn();

@@ -29,6 +29,7 @@ SPEED = 12 if PICTURES else 60
 """How much faster the charts' ten minutes pass: some seconds fill them."""
 CLIENTS = 6 if PICTURES else 3
 LONG_S = 40.0
+SYSTEM = "You are a patient clerk. " * 40
 TOPICS = ("my invoice", "the broken lamp", "a parcel that never came", "two refunds")
 
 
@@ -72,7 +73,7 @@ async def chat_on(gateway: Running, number: int) -> None:
             f"Chat {number}.{count}. I write about {topic}. " + "It is late. " * 60
         )
         messages = [
-            {"role": "system", "content": "You are a patient clerk. " * 40},
+            {"role": "system", "content": SYSTEM},
             {"role": "user", "content": opening},
         ]
         for _ in range(8):
@@ -155,7 +156,9 @@ async def test_the_page(
 
 async def explain(tab: Tab) -> None:
     """Ask where a chat would go, as a user does; its text is never taken for markup."""
-    text = "You are a patient clerk. <img src=x onerror=alert(1)>"
+    system = {"role": "system", "content": SYSTEM}
+    user = {"role": "user", "content": "A refund! <img src=x onerror=alert(1)>"}
+    text = msgspec.json.encode({"messages": [system, user]}).decode()
     await tab.js(
         "document.getElementById('body').value = "
         f"{msgspec.json.encode(text).decode()};"
@@ -166,6 +169,7 @@ async def explain(tab: Tab) -> None:
 async def on_a_phone(tab: Tab) -> None:
     """Nothing is wider than the screen but what scrolls by itself."""
     await tab.look(width=390, height=844, scheme="dark")
+    await asyncio.sleep(0.2)  # the charts are drawn anew
     assert await tab.js("document.documentElement.scrollWidth") == 390
     columns = "getComputedStyle(document.querySelector('.cards')).gridTemplateColumns"
     assert len((await tab.js(columns)).split()) == 1
