@@ -98,11 +98,12 @@ def _apply(side: Side, events: Iterable[Stored | Removed]) -> float:
 
 
 def _match(side: Side, prompts: list[Any], answers: Any) -> dict[str, float]:
-    queries = [side.chain(prompt) for prompt in prompts]
-    for query in queries[:WARM_UP]:
-        side.match(query)
+    """A query is made right before it is asked, as in a router."""
+    for prompt in prompts[:WARM_UP]:
+        side.match(side.chain(prompt))
     times = []
-    for query in queries:
+    for prompt in prompts:
+        query = side.chain(prompt)
         start = time.perf_counter_ns()
         answer = side.match(query)
         times.append((time.perf_counter_ns() - start) / 1e3)

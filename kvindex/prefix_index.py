@@ -5,10 +5,9 @@ own in the bitset of each block: *gpu*, *other* (any other medium), and only whi
 feed is in doubt *fresh*.
 
 - Match: block hashes are chained and engines free leaves before parents, so what an
-  owner holds on GPU is prefix-closed. Of those that hold block 0, probe the middle
-  block, split the owners into those that hold it and those that do not, go on in both
-  halves: about 11 probes per distinct length. From there on walk block by block while
-  either medium holds it. A sampled match walks the GPU part, too, and counts holes.
+  owner holds on GPU is prefix-closed, and found by bisection (`leading.py`). From there
+  on walk block by block while either medium holds it. A sampled match walks the GPU
+  part of one owner, too, and counts holes.
 - Clear and retire are at once: the owner gets new bits, or none; the old ones are wiped
   by `sweep` in slices (`bitsets.py`).
 - Doubt: `suspect` allots a fresh bit, so every held block is suspect (held, not fresh)
@@ -23,11 +22,12 @@ import sys
 from collections.abc import Hashable, Iterable, Sequence
 
 from kvindex.bitsets import SHARD_MASK, BitTable
+from kvindex.leading import LeadingBlocks
 from kvindex.owner import BLOCK_BYTES, HOLDING_BYTES, NOTHING_HELD, Held, Memory, Owner
 from kvindex.waste import Waste
 
-SAMPLE = 1_000
-"""One match in so many looks for holes."""
+SAMPLE = 100
+"""One match in so many looks for holes of one owner."""
 
 
 class PrefixIndex:
@@ -48,8 +48,9 @@ class PrefixIndex:
         self.limit_blocks, self.refused = limit_blocks, 0
         self.memory = memory or Memory(sys.maxsize)
         self.waste = waste or Waste()
-        self._holdings_bytes, self._until_sample = 0, SAMPLE
+        self._holdings_bytes = self._matches = 0
         self._table = BitTable()
+        self._leading = LeadingBlocks(self._table)
 
     @property
     def blocks(self) -> int:
@@ -213,59 +214,39 @@ class PrefixIndex:
     def match(self, hashes: Sequence[int], owners: Sequence[Owner]) -> list[Held]:
         """What each owner holds of the leading blocks `hashes`, in the order given."""
         on_gpu, others = self._bisect(hashes, owners)
-        sampled = self._until_sample <= 1
-        self._until_sample = SAMPLE if sampled else self._until_sample - 1
+        sampled = self._sampled(owners)
         result = []
         for owner in owners:
             held = on_gpu.get(owner.gpu, others)
-            if sampled:
+            if owner is sampled:
                 held = self._to_first_hole(owner, hashes, held)
             if owner.suspect_blocks or owner.blocks > owner.gpu_blocks:
                 held = self._walk(owner, hashes, held.gpu_blocks)
             result.append(held)
         return result
 
+    def _sampled(self, owners: Sequence[Owner]) -> Owner | None:
+        """The owner to look for holes of, now and then; each has its turn."""
+        self._matches += 1
+        turn, rest = divmod(self._matches, SAMPLE)
+        return owners[turn % len(owners)] if owners and not rest else None
+
     def _bisect(
         self, hashes: Sequence[int], owners: Sequence[Owner]
     ) -> tuple[dict[int, Held], Held]:
         """What is held on GPU by gpu bit, and by all owners that are not listed."""
-        live = 0
+        bits = 0
         for owner in owners:
-            live |= owner.gpu
-        first = self._table.get(hashes[0]) & live if hashes else 0
-        groups = [(live ^ first, 0)]
-        if first:
-            groups += self._lengths(hashes, first)
-        groups.sort(key=lambda group: group[0].bit_count())
-        _, length = groups.pop()
+            bits |= owner.gpu
+        *groups, (_, length) = self._leading.groups(hashes, bits)
         held = {0: NOTHING_HELD}  # of retired owners
-        for live, blocks in groups:
+        for bits, blocks in groups:
             same = _on_gpu(blocks)
-            while live:
-                bit = live & -live
+            while bits:
+                bit = bits & -bits
                 held[bit] = same
-                live ^= bit
+                bits ^= bit
         return held, _on_gpu(length)
-
-    def _lengths(self, hashes: Sequence[int], first: int) -> list[tuple[int, int]]:
-        """(gpu bits, leading blocks) of the owners that hold the first block."""
-        shards, lengths = self._table.shards, []
-        todo = [(1, len(hashes), first)]
-        while todo:
-            low, high, live = todo.pop()
-            while low < high:
-                middle = (low + high + 1) >> 1
-                block_hash = hashes[middle - 1]
-                have = shards[block_hash & SHARD_MASK].get(block_hash, 0) & live
-                if have == live:
-                    low = middle
-                elif have:
-                    todo.append((low, middle - 1, live ^ have))
-                    live, low = have, middle
-                else:
-                    high = middle - 1
-            lengths.append((live, low))
-        return lengths
 
     def _to_first_hole(self, owner: Owner, hashes: Sequence[int], held: Held) -> Held:
         for position in range(held.gpu_blocks):

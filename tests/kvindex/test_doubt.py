@@ -1,6 +1,7 @@
 """When what a feed's index holds is in doubt, and how that ends."""
 
 from kvindex.feed import FeedSettings
+from kvindex.prefix_index import SAMPLE
 from kvindex.standing import FeedState
 from tests.kvindex.engine import (
     CLEARED,
@@ -226,12 +227,12 @@ def test_a_lost_connection_is_not_silent() -> None:
 def test_holes_make_a_feed_doubt() -> None:
     """A sampled match that finds one."""
     stream = Stream()
-    stream.send(stored(1, 2, 3))
-    stream.send(removed(1))
-    assert stream.held(1, 2, 3) == 3
+    stream.send(stored(1, 2, 3, 4, 5))
+    stream.send(removed(2))
+    assert stream.held(1, 2, 3, 4, 5) == 5
     stream.feed.tick()
-    stream.index._until_sample = 1
-    assert stream.held(1, 2, 3) == 0
+    stream.index._matches = SAMPLE - 1
+    assert stream.held(1, 2, 3, 4, 5) == 1
     stream.feed.tick()
     assert stream.feed.state == "degraded"
     assert stream.feed.reason == "holes in the held prefixes"
