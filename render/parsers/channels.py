@@ -16,6 +16,11 @@ MESSAGE, END, CALL, RETURN = "<|message|>", "<|end|>", "<|call|>", "<|return|>"
 DELIMITERS = (START, CHANNEL, CONSTRAIN, MESSAGE, END, CALL, RETURN)
 RECIPIENT = re.compile(r"(?:\A|\s)to=([^\s]+)")
 FUNCTIONS = "functions."
+HEADER = re.compile(
+    r"\s*(?:assistant)?(?:\s+to=\S+)?\s*"
+    r"(?:<\|channel\|>\s*\w*(?:\s+to=\S+)?\s*(?:<\|constrain\|>\s*\w*)?\s*)?"
+)
+"""The words of a header that was cut before its message: they say nothing."""
 
 
 class ChannelParser:
@@ -116,7 +121,6 @@ class ChannelParser:
 
     def _say(self, marked: str, events: list[Event], *, markup: bool = False) -> None:
         """Text of the message; `markup` is whether it may be only a header's words."""
-        if markup and not marked.strip(" \n\t\r").removeprefix("assistant"):
-            return
-        if marked:
-            events.append(Text(self._kind, self._marks.plain(marked)))
+        text = self._marks.plain(marked)
+        if text and not (markup and HEADER.fullmatch(text)):
+            events.append(Text(self._kind, text))
