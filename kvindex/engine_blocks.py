@@ -154,4 +154,4 @@ def keys_of(event: BlockRemoved, maps: Maps) -> list[HolderKey]:
 
 def may_repeat(event: BlockStored) -> bool:
     """May the event announce again what is held, without new copies?"""
-    return event.from_root or (event.parent is None and len(event.hashes) > 1)
+    return event.from_root or event.parent is None

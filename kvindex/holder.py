@@ -6,10 +6,10 @@ indexed under their own hashes; others wait as orphans.
 - A block stored N times needs N removals: engines keep physical copies of one block and
   announce each. But an engine asked to report in full announces blocks again that it
   reuses, unmarked. It does so from the root, one event over all reused blocks; a copy
-  comes from the root only as a lone block 0 (a prompt of one block exactly), since any
-  longer prompt reuses what is there. So a known block in an event of several blocks
+  comes from the root only where nothing was reused. So a known block in an event
   without parent is taken as announced again and adds no copy. Where that is wrong
-  (requests that skip the cache) a hit is hidden, and nothing stale is kept.
+  (prompts of one block, requests that skip the cache) a hit is hidden, and nothing
+  stale is kept.
 - When a batch was missed the names become the *previous* ones, looked at second. What
   is stored again moves over with one copy. `settle` walks what is left.
 

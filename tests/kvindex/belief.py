@@ -125,7 +125,7 @@ class Belief:
         else:
             before = move.paths[0][:-1]
             rooted = not before or before in {copy.path for copy in self.named}
-            in_full = not before and move.blocks > 1
+            in_full = not before
             for copy in (Copy(move.medium, path) for path in move.paths):
                 if rooted:
                     self.believe(copy, counts=not in_full)
