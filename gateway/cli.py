@@ -105,8 +105,7 @@ def parser(command: str) -> argparse.ArgumentParser:
 
 def _serve(arguments: argparse.Namespace) -> int:
     config = read(Config, arguments)
-    if not config.workers and config.workers_file is None:
-        raise ConfigError("--workers URL[,URL...] is missing")
+    _check_workers(config)
     _log(config)
     from gateway.app import Gateway
     from gateway.serve import serve
@@ -127,10 +126,14 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from gateway.doctor import DoctorConfig, diagnose
 
     config = read(DoctorConfig, arguments)
-    if not config.workers:
-        raise ConfigError("--workers URL[,URL...] is missing")
+    _check_workers(config)
     logging.basicConfig(level=logging.ERROR)
     return diagnose(config)
+
+
+def _check_workers(config: Config) -> None:
+    if not config.workers and config.workers_file is None:
+        raise ConfigError("--workers URL[,URL...] is missing, or --workers-file")
 
 
 def _log(config: SharedConfig) -> None:

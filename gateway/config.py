@@ -236,7 +236,8 @@ def event_topics(config: Config) -> dict[str, str]:
     for declared in config.kv_events_topic:
         if config.kv_events_bind is None:
             raise ConfigError("--kv-events-topic is of no use without --kv-events-bind")
-        _known("--kv-events-topic", declared.url, _urls(config))
+        if config.workers_file is None:  # else it may name it, now or later
+            _known("--kv-events-topic", declared.url, _urls(config))
         if urls.setdefault(declared.topic, declared.url) != declared.url:
             raise ConfigError(f"--kv-events-topic has {declared.topic!r} twice")
     return urls

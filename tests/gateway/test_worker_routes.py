@@ -18,7 +18,7 @@ from tests.proxy.raw import (
     chunk,
     event,
 )
-from tests.running import MODEL, Running, StartGateway, StartWorker, until
+from tests.running import MODEL, WITH_EVENTS, Running, StartGateway, StartWorker, until
 
 PATH = "/gateway/workers"
 HELLO = [{"role": "user", "content": "hello"}]
@@ -99,6 +99,7 @@ async def test_a_worker_that_is_taken_out_keeps_its_streams(
             go_on.set()
             assert await client.chunk() == event(2)
             assert await client.chunk() == b""
+        assert await gateway.metric("internal_errors_total") == 0
         index = await gateway.get("/gateway/index")
         assert streaming.url not in {owner["worker"] for owner in index["owners"]}
         series = [name for name in await gateway.metrics() if streaming.url in name]
@@ -142,6 +143,34 @@ async def test_behind_the_guard(
     gateway = await start_gateway("http://127.0.0.1:1", admin_key="secret")
     answer = await send(gateway, method, {"url": "w"}, 401)
     assert answer["error"]["code"] == "unauthorized"
+
+
+async def test_what_is_known_of_its_cache_goes_with_it(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Its blocks leave the index; added again, its events are followed anew."""
+    first, second = await start_worker(WITH_EVENTS), await start_worker(WITH_EVENTS)
+    gateway = await start_gateway(first, second, policy="round_robin")
+    long = [{"role": "user", "content": "so it goes on and on " * 40}]
+    for _ in range(2):
+        await gateway.chat(long)
+    await gateway.until_events_arrive(first, second)
+    url = f"{gateway.url}{PATH}?url={first.url}"
+    async with gateway.client.delete(url) as response:
+        assert response.status == 200
+    indexes = gateway.gateway.indexes
+    owners = (await gateway.get("/gateway/index"))["owners"]
+    assert [owner["worker"] for owner in owners] == [second.url]
+    await send(gateway, "POST", {"url": first.url}, 201)
+    await until(lambda: state(gateway, first.url) is WorkerState.ready)
+    known = gateway.gateway.pool.get(first.url)
+    assert known is not None
+    await until(lambda: bool(known.knowledge))
+    for number in range(2):
+        await gateway.chat([{"role": "user", "content": f"{number} anew " * 60}])
+    await until(lambda: known.knowledge[0].feed.state == "live")
+    assert sum(index.blocks for index in indexes.all) > 0
+    assert await gateway.metric("internal_errors_total") == 0
 
 
 async def test_the_last_one_may_go(
