@@ -11,7 +11,7 @@ names are kept (`holder.py`). Not here: those names.
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import msgpack
+from msgspec import Struct, msgpack
 from xxhash import xxh3_64_intdigest
 
 from kvindex.blocks import ID_BYTES
@@ -32,34 +32,21 @@ def indexed_size(page_size: int) -> int:
     return page_size * -(-MINIMUM // page_size)
 
 
-class _Page:
+class _Page(Struct, gc=False):
     """One page: the own hashes of the pages before it in its block, and their ids.
 
     `block` is the own hash of the block that it completes, if it does, `start` that of
-    the block before. `token_ids` and `media` reach back to there.
+    the block before. `token_ids` and `media` reach back to there. There may be a
+    million, which the garbage collector would walk for long: they are in no cycle.
     """
 
-    __slots__ = ("block", "held", "media", "own", "path", "start", "token_ids")
-
-    def __init__(
-        self,
-        own: int,
-        start: int,
-        previous: "_Page | None",
-        token_ids: bytes,
-        media: bytes | None,
-    ) -> None:
-        self.own = own
-        self.start = start
-        self.path: tuple[int, ...] = (own,)
-        self.token_ids: bytes = token_ids
-        self.media: tuple[bytes, ...] = (media,) if media else ()
-        if previous is not None:
-            self.path = (*previous.path, own)
-            self.token_ids = previous.token_ids + token_ids
-            self.media = previous.media + self.media
-        self.block: int | None = None
-        self.held = 0
+    own: int
+    start: int
+    path: tuple[int, ...]
+    token_ids: bytes
+    media: tuple[bytes, ...]
+    block: int | None = None
+    held: int = 0
 
 
 class PageShelf:
@@ -95,7 +82,7 @@ class PageShelf:
             if page is None:
                 at = position * self._page_bytes
                 part = token_ids[at : at + self._page_bytes]
-                page = _Page(page_hash, start, previous, part, media.get(position))
+                page = _page(page_hash, start, previous, part, media.get(position))
                 if len(page.token_ids) == self._block_bytes:
                     page.block = _block_hash(page)
             self._prepared[page_hash] = page
@@ -193,6 +180,25 @@ class PageShelf:
     def _discard(self) -> None:
         self.index.waste.add(self._pages, self._blocks_of, self._prepared)
         self._pages, self._blocks_of, self._prepared = {}, {}, {}
+
+
+def _page(
+    own: int,
+    start: int,
+    previous: _Page | None,
+    token_ids: bytes,
+    media: bytes | None,
+) -> _Page:
+    keys = (media,) if media else ()
+    if previous is None:
+        return _Page(own, start, (own,), token_ids, keys)
+    return _Page(
+        own,
+        start,
+        (*previous.path, own),
+        previous.token_ids + token_ids,
+        previous.media + keys,
+    )
 
 
 def _goes_on(start: int, page: _Page | None) -> tuple[int, _Page | None]:
