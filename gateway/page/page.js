@@ -126,8 +126,13 @@ function card(worker) {
       ...forwardingRows(worker.forwarding)));
 }
 
+/** The worst first; workers of one tone stay in the gateway's order. */
+function byTone(workers) {
+  return workers.toSorted((one, other) => TONES.indexOf(worst(one)) - TONES.indexOf(worst(other)));
+}
+
 function showWorkers(workers) {
-  byId("workers").replaceChildren(...workers.map(card));
+  byId("workers").replaceChildren(...byTone(workers).map(card));
   const names = [...new Set(workers.flatMap((worker) => worker.models))];
   const select = byId("model");
   if (names.join("\n") !== [...select.options].map((option) => option.value).join("\n")) {

@@ -161,6 +161,7 @@ async def test_clients_choose_no_label(
 
     for number in range(6):
         await odd(number)
+    await until(lambda: gateway.metric("health_checks_total"))
     await gateway.metrics()  # its own request is counted on the next page
     before = set(await gateway.metrics())
     for number in range(1000):

@@ -134,6 +134,8 @@ async def test_the_page(
         await until(lambda: told(tab), within_s=LONG_S)
         await asyncio.sleep(45.0 if PICTURES else 1.0)
         assert await tab.js("document.querySelectorAll('.card').length") == 4
+        first = await tab.js("document.querySelector('.card').innerText")
+        assert "silent" in first  # the worst comes first
         assert await tab.js("document.querySelectorAll('.chart path').length") >= 4
         assert (
             await tab.js("document.querySelectorAll('#decisions tbody tr').length") > 5
