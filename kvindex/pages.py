@@ -53,7 +53,8 @@ class PageShelf:
     """Pages in, index changes out: the `Shelf` of an engine with small pages.
 
     `_pages` are those held in any medium. `_blocks_of` leads from a page to the blocks
-    it is part of, and their pages, as long as the page that completes one is held.
+    it is part of, and `_path_of` from these to their pages, as long as the page that
+    completes one is held.
     """
 
     def __init__(self, index: PrefixIndex, owner: Owner, page_size: int) -> None:
@@ -64,7 +65,8 @@ class PageShelf:
         self.names_per_block = index.block_size // page_size
         self.name_bytes = PAGE_BYTES
         self._pages: dict[int, _Page] = {}
-        self._blocks_of: dict[int, dict[int, tuple[int, ...]]] = {}
+        self._blocks_of: dict[int, dict[int, None]] = {}
+        self._path_of: dict[int, tuple[int, ...]] = {}
         self._prepared: dict[int, _Page] = {}
 
     def prepare(
@@ -112,11 +114,12 @@ class PageShelf:
                 return False
             self._pages[page.own] = page
             if page.block is not None:
+                self._path_of[page.block] = page.path
                 for part in page.path:
-                    self._blocks_of.setdefault(part, {})[page.block] = page.path
+                    self._blocks_of.setdefault(part, {})[page.block] = None
         had, page.held = page.held, page.held | medium
-        for block, path in self._blocks_of.get(page.own, {}).items():
-            if all(self._held(part) & medium for part in path):
+        for block in self._blocks_of.get(page.own, ()):
+            if all(self._held(part) & medium for part in self._path_of[block]):
                 on_gpu = medium == _GPU
                 if not self.index.store(self.owner, block, on_gpu=on_gpu):
                     self._take_out(page, page.held & ~had)
@@ -138,12 +141,13 @@ class PageShelf:
         if not medium:
             return
         page.held &= ~medium
-        for block in self._blocks_of.get(page.own, {}):
+        for block in self._blocks_of.get(page.own, ()):
             self.index.remove(self.owner, block, on_gpu=medium == _GPU)
         if page.held:
             return
         del self._pages[page.own]
         if page.block is not None:
+            del self._path_of[page.block]
             for part in page.path:
                 blocks = self._blocks_of[part]
                 del blocks[page.block]
@@ -154,7 +158,7 @@ class PageShelf:
         """Drop a page unless a block it is part of is out of doubt."""
         if not self.owner.fresh:
             return False
-        blocks = self._blocks_of.get(own, {})
+        blocks = self._blocks_of.get(own, ())
         dropped = [self.index.drop_suspect(self.owner, block) for block in blocks]
         if not all(dropped):
             return False
@@ -164,7 +168,7 @@ class PageShelf:
 
     def redoubt(self, own: int) -> None:
         """Each block that the page is part of is in doubt again."""
-        for block in self._blocks_of.get(own, {}):
+        for block in self._blocks_of.get(own, ()):
             self.index.redoubt(self.owner, block)
 
     def clear(self) -> None:
@@ -178,8 +182,9 @@ class PageShelf:
         self.index.retire(self.owner)
 
     def _discard(self) -> None:
-        self.index.waste.add(self._pages, self._blocks_of, self._prepared)
-        self._pages, self._blocks_of, self._prepared = {}, {}, {}
+        tables = self._pages, self._blocks_of, self._path_of, self._prepared
+        self.index.waste.add(*tables)
+        self._pages, self._blocks_of, self._path_of, self._prepared = {}, {}, {}, {}
 
 
 def _page(
