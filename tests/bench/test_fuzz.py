@@ -21,10 +21,10 @@ def test_findings_stay_mended(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_few_hundred_inputs(name: str, tmp_path: Path) -> None:
+def test_a_few_inputs(name: str, tmp_path: Path) -> None:
     """A short run over each decoder finds nothing."""
     fuzzer = Fuzzer(name, TARGETS[name], tmp_path, Random(name))
-    fuzzer.go(200)
+    fuzzer.go(60)
     assert fuzzer.findings == {}
 
 
