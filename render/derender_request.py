@@ -7,10 +7,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from render import fields as tables
 from render.body import Json
 from render.checks import check_chat, check_completion
-from render.fields import Field, read_fields
+from render.fields import INT64, Field, read_fields
 from render.message_checks import check_messages, check_tools
 from render.refused import RenderRefused, not_valid
 
@@ -30,8 +32,15 @@ GENERATED: Mapping[str, Field] = {
     "prompt_token_ids": Field("list"),
     "choices": Field("list", nullable=False, items="object"),
 }
+PASSED_ON = ("kv_transfer_params", "metrics", "prompt_logprobs", "usage")
+WHOLE_NUMBER = Field("integer", low=INT64[0], high=INT64[1])
+USAGE: Mapping[str, Field] = {
+    "prompt_tokens": WHOLE_NUMBER,
+    "completion_tokens": WHOLE_NUMBER,
+    "prompt_tokens_details": Field("object"),
+}
 CHOICE: Mapping[str, Field] = {
-    "index": Field("integer", nullable=False),
+    "index": Field("integer", nullable=False, low=INT64[0], high=INT64[1]),
     "finish_reason": Field("text", "stop"),
     "stop_reason": Field("any"),
     "token_ids": Field("list"),
@@ -142,6 +151,9 @@ def read_generated(value: object, where: str, *, stream: bool = False) -> Json:
     fields = read_fields(value, GENERATED, where)
     if fields["request_id"] is None:
         fields["request_id"] = secrets.token_hex(16)
+    if fields["usage"] is not None:
+        fields["usage"] = read_fields(fields["usage"], USAGE, f"{where}.usage")
+    _check_passable(fields, where)
     fields["prompt_token_ids"] = read_ids(
         fields["prompt_token_ids"], f"{where}.prompt_token_ids"
     )
@@ -153,11 +165,24 @@ def read_generated(value: object, where: str, *, stream: bool = False) -> Json:
     return fields
 
 
+def _check_passable(fields: Json, where: str) -> None:
+    """Raises RenderRefused for what is passed on and JSON here cannot write again."""
+    for name in PASSED_ON:
+        try:
+            msgspec.json.encode(fields[name])
+        except (msgspec.MsgspecError, OverflowError, RecursionError) as error:
+            place = f"{where}.{name}"
+            raise RenderRefused(f"{place}: {error}", param=place) from error
+
+
 def _choice(value: Json, table: Mapping[str, Field], where: str) -> Json:
     if "index" not in value:
         raise not_valid("missing", f"{where}.index", "Field required", value)
     choice = read_fields(value, table, where)
-    if type(choice["stop_reason"]) not in (int, str, type(None)):
+    reason = choice["stop_reason"]
+    if type(reason) not in (int, str, type(None)) or (
+        isinstance(reason, int) and not INT64[0] <= reason <= INT64[1]
+    ):
         message = "Input should be a valid integer or string"
         raise not_valid("int_type", f"{where}.stop_reason", message, "")
     choice["token_ids"] = read_ids(choice["token_ids"], f"{where}.token_ids")

@@ -15,6 +15,7 @@ from render.derender_answers import (
     usage,
 )
 from render.derender_request import (
+    WHOLE_NUMBER,
     Bounds,
     read_chat_request,
     read_completion_request,
@@ -34,8 +35,8 @@ COMMON = {
     "model": Field("text"),
     "stream": Field("flag", False),
 }
-COUNT = {"prompt_tokens": Field("integer")}
-COUNTS = {"prompt_tokens": Field("list", items="integer")}
+COUNT = {"prompt_tokens": WHOLE_NUMBER}
+COUNTS = {"prompt_tokens": Field("list")}
 NEEDS_PROMPT = (
     "prompt_token_ids is required when a tool or reasoning parser is configured. "
     "Without it parse_delta cannot tell whether the prompt left reasoning open (e.g. a "
@@ -96,6 +97,9 @@ class Derendered:
         _check_there(body_, "Completion", "generate_responses")
         responses = self._responses(body_)
         fields = read_fields(body_, {**COMMON, **COUNTS})
+        fields["prompt_tokens"] = read_ids(
+            fields["prompt_tokens"], "body.prompt_tokens"
+        )
         request = read_completion_request(body_.get("completion_request"))
         prompts = self._prompts(body_, responses)
         _check_lengths(body_, fields["prompt_tokens"], len(responses))

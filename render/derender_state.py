@@ -16,17 +16,17 @@ from render.derender_choice import Asked
 from render.derender_logprobs import CONTEXT, chat_logprobs, completion_logprobs
 from render.derender_request import Bounds, read_ids
 from render.derender_window import Window, moved, seeded
-from render.fields import Field, read_fields
+from render.fields import INT64, Field, read_fields
 from render.refused import RenderRefused, not_valid
 
 MOST_TOKENS = 1024  # of a window
 STATE: Mapping[str, Field] = {
     "prev_tokens": Field("list", (), False, items="text", most=MOST_TOKENS),
-    "prefix_offset": Field("integer", 0, False, low=0),
-    "read_offset": Field("integer", 0, False, low=0),
+    "prefix_offset": Field("integer", 0, False, low=0, high=INT64[1]),
+    "read_offset": Field("integer", 0, False, low=0, high=INT64[1]),
     "role_sent": Field("flag", False, False),
     "logprob_context_token_ids": Field("list", (), False, most=CONTEXT),
-    "logprob_text_offset": Field("integer", 0, False, low=0),
+    "logprob_text_offset": Field("integer", 0, False, low=0, high=INT64[1]),
     "output_token_ids": Field("list", (), False),
     "output_chunk_lens": Field("list", (), False),
     "tools_streamed": Field("flag", False, False),

@@ -105,18 +105,22 @@ def _in_section(
     )
 
 
-def _pairs() -> CallFormat:
+def _pairs(
+    section: tuple[str, str] | None = None, separator: str | None = None
+) -> CallFormat:
+    """Pairs of keys and values after a name."""
     key, value = ("<arg_key>", "</arg_key>"), ("<arg_value>", "</arg_value>")
 
     def scan(marks: Marks) -> Scan:
         return MarkScan(marks.of("</tool_call>"), "".join(map(marks.of, value)))
 
     return CallFormat(
+        section=section,
         opens=("<tool_call>",),
         closes=("</tool_call>",),
-        others=(*key, *value),
+        others=(*key, *value, *([separator] if separator else [])),
         scan=scan,
-        read=read_pairs(key, value),
+        read=read_pairs(key, value, separator),
     )
 
 
@@ -185,7 +189,14 @@ CALL_FORMATS: Mapping[str, CallFormat] = {
         ("<parameter name=", "</parameter>"),
         inline=True,
     ),
+    "dots": _parameters(
+        ("<dots_function_call>", "</dots_function_call>"),
+        ("<invoke name=", "</invoke>"),
+        ("<parameter name=", "</parameter>"),
+        inline=True,
+    ),
     "glm45": _pairs(),
+    "hy_v3": _pairs(("<tool_calls>", "</tool_calls>"), "<tool_sep>"),
     "deepseek_v3": DEEPSEEK,
     "deepseek_v32": _dsml("function_calls"),
     "deepseek_v4": _dsml("tool_calls", spellings=("toolcalls", "tool")),
@@ -218,12 +229,15 @@ TOOL_ALIASES: Mapping[str, str] = {
     "granite4": "hermes",
     "hunyuan_a13b": "jamba",
     "interns1": "internlm",
+    "laguna": "glm45",
+    "ling3": "glm45",
     "llama3": "llama3_json",
     "llama4_json": "llama3_json",
     "llama4_pythonic": "pythonic",
     "mimo": "qwen3_coder",
     "minimax-m2": "minimax_m2",
     "openai": "gpt-oss",
+    "poolside_v1": "glm45",
     "qwen": "hermes",
     "qwen25": "hermes",
     "qwen3": "hermes",

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 
 from render.parsers.reasoning import ReasoningFormat
 
-THINK = {"opens": ("<think>",), "closes": ("</think>",)}
-
 
 def _think(*, inside: bool = False, through: bool = True) -> ReasoningFormat:
     return ReasoningFormat(
@@ -67,7 +65,9 @@ REASONING_ALIASES: Mapping[str, str] = {
     "holo2": "deepseek_v3",
     "interns1": "qwen3",
     "kimi": "kimi_k2",
-    "ling3": "glm45",
+    "hy_v3": "deepseek_v3",
+    "laguna": "deepseek_v3",
+    "ling3": "qwen3",
     "mimo": "qwen3",
     "minicpmv": "qwen3",
     "minimax": "minimax_m2",
@@ -76,6 +76,7 @@ REASONING_ALIASES: Mapping[str, str] = {
     "nano-v3": "nemotron_v3",
     "nano_v3": "nemotron_v3",
     "openai_gptoss": "gpt-oss",
+    "poolside_v1": "deepseek_v3",
     "qwen3-thinking": "deepseek_r1",
     "step3p5": "deepseek_r1",
     "step5": "deepseek_r1",

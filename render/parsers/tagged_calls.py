@@ -74,8 +74,13 @@ def _value(written: str, closing: str, inline: bool) -> str:
     return written.removeprefix("\n").removesuffix("\n")
 
 
-def read_pairs(key: tuple[str, str], value: tuple[str, str]) -> Read:
-    """`NAME` and pairs of a key and a value in tags (GLM)."""
+def read_pairs(
+    key: tuple[str, str], value: tuple[str, str], separator: str | None = None
+) -> Read:
+    """`NAME` and pairs of a key and a value in tags (GLM).
+
+    A `separator` may stand after the name.
+    """
 
     def read(body: Body) -> list[Call] | None:
         key_open, key_close, value_open, value_close = map(body.mark, (*key, *value))
@@ -86,6 +91,8 @@ def read_pairs(key: tuple[str, str], value: tuple[str, str]) -> Read:
         name, place = _leading_name(body.text)
         if name is None:
             return None
+        if separator and body.text.startswith(body.marks.of(separator), place):
+            place += 1
         arguments: dict[str, Any] = {}
         while match := pair.match(body.text, place):
             name_, text = (body.marks.plain(part) for part in match.groups())

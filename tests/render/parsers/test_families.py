@@ -36,6 +36,10 @@ CALLS = {
     "</parameter>\n</function>\n</seed:tool_call>",
     "minimax_m2": '<minimax:tool_call>\n<invoke name="get_weather">\n'
     '<parameter name="city">Paris</parameter>\n</invoke>\n</minimax:tool_call>',
+    "dots": '<dots_function_call>\n<invoke name="get_weather">\n'
+    '<parameter name="city">Paris</parameter>\n</invoke>\n</dots_function_call>',
+    "hy_v3": "<tool_calls>\n<tool_call>get_weather<tool_sep>\n<arg_key>city</arg_key>\n"
+    "<arg_value>Paris</arg_value>\n</tool_call>\n</tool_calls>",
     "glm45": "<tool_call>get_weather\n<arg_key>city</arg_key>\n"
     "<arg_value>Paris</arg_value>\n</tool_call>",
     "glm47": "<tool_call>get_weather<arg_key>city</arg_key>"
