@@ -102,7 +102,8 @@ class Prover:
             engine = self._engine(worker)
             models = self._models(worker)
             proofs = [
-                await self._model(asker, engine, *model, few=few) for model in models
+                await self._named(asker, engine, model, few=few, of=len(models))
+                for model in models
             ]
         except NotProven as error:
             return error.blocker
@@ -138,6 +139,25 @@ class Prover:
         if len(found) > MODELS:
             raise NotProven("probe_failed", f"it lists more than {MODELS} models")
         return [(name, renderer) for (_, renderer), name in found.items()]
+
+    async def _named(
+        self,
+        asker: Asker,
+        engine: Engine,
+        model: tuple[str, Renderer],
+        *,
+        few: bool,
+        of: int,
+    ) -> Proof:
+        """The proof of one model `of` so many; a blocker names which it is."""
+        try:
+            return await self._model(asker, engine, *model, few=few)
+        except NotProven as error:
+            if of == 1:
+                raise
+            found = error.blocker
+            detail = f"model {model[0]}: {found.detail}"
+            raise NotProven(found.reason, detail) from None
 
     async def _model(
         self, asker: Asker, engine: Engine, name: str, own: Renderer, *, few: bool

@@ -15,7 +15,13 @@ from kvindex.blocks import ID_BYTES, unpack_ids
 SLICE_IDS = 8192
 """Ids written in one go: about half a millisecond that holds the GIL."""
 
+SCANNED_BYTES = 256 * 1024
+"""Of a body at most: a tenth of a second."""
+
 SPACE = b" \t\r\n"
+_COLON = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*")
+_ASCII_ESCAPE = re.compile(rb"\\u00[2-7]")
+"""How else a character of a field's name can be written."""
 _MARK = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},:]', re.DOTALL)
 
 
@@ -86,7 +92,18 @@ def _member(field: Sequence[str]) -> tuple[bytes, bytes]:
 
 
 def _only_value(body: bytes, name: str) -> tuple[int, int] | None:
-    """Start and end of the value of a top-level member that is there once."""
+    """Start and end of the value of a top-level member that is there once.
+
+    None also where it takes too long to be sure of that.
+    """
+    key = msgspec.json.encode(name)
+    if _ASCII_ESCAPE.search(body) is None and body.count(key) == 1:
+        # It has no other spelling, and nothing else looks like it.
+        colon = _COLON.match(body, body.index(key) + len(key))
+        value = msgspec.json.decode(body, type=dict[str, msgspec.Raw])[name]
+        return (colon.end(), colon.end() + len(value)) if colon is not None else None
+    if len(body) > SCANNED_BYTES:
+        return None
     found = []
     for key, start, end in _members(body):
         if msgspec.json.decode(key, type=str) == name:

@@ -67,7 +67,7 @@ def read_object(body: bytes | Mapping[str, object]) -> Mapping[str, object]:
         return body
     try:
         return msgspec.json.decode(body, type=dict[str, object])
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise Unrenderable("bad_json", str(error)) from error
 
 
@@ -81,9 +81,12 @@ def _read(body: bytes | Mapping[str, object], type_: type[Body]) -> Body:
         if isinstance(body, Mapping):
             return msgspec.convert(dict(body), type_)
         return msgspec.json.decode(body, type=type_)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise Unrenderable("bad_json", str(error)) from error
 
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError)
+"""What decoding raises; a TypeError for what is neither bytes nor an object."""
 
 FLAGS = {
     **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),

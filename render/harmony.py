@@ -132,7 +132,7 @@ def load_harmony(
     try:
         return Harmony(encoder, clock=clock)
     except HarmonyUnusable as error:
-        log.warning("chats of %s are routed without ids: %s", model.name, error)
+        log.warning("chats of %s are not rendered: %s", model.name, error)
         return error
 
 

@@ -22,8 +22,8 @@ def read_request(body: bytes) -> Json:
         raise missing("body", {})
     try:
         request = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise _bad_json(body, error) from error
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        request = _as_python_reads(body)
     if not isinstance(request, dict):
         message = "Input should be a valid dictionary or object to extract fields from"
         raise not_valid("model_attributes_type", "body", message, request)
@@ -52,7 +52,7 @@ def refused(error: Unrenderable, model: str, media: str | None = None) -> Render
     if error.reason == "media":
         named = "" if media is None else f" ({media})"
         return RenderRefused(f"{model} is not a multimodal model{named}")
-    if error.reason == "model_type":
+    if error.reason in ("model_type", "missing_extra"):
         return RenderRefused(error.message, status=501, type="NotImplementedError")
     if error.reason == "tokenizer_error":
         return RenderRefused(error.message, status=500, type="InternalServerError")
@@ -63,13 +63,26 @@ def refused(error: Unrenderable, model: str, media: str | None = None) -> Render
     return RenderRefused(error.message)
 
 
-def _bad_json(body: bytes, error: Exception) -> RenderRefused:
-    """Python's own words for it, as the engine answers with them."""
-    where, words = "body", str(error)
+def _as_python_reads(body: bytes) -> object:
+    """What Python's own reader, the engines', takes beyond JSON; raises RenderRefused.
+
+    A mark of the byte order, UTF-16, NaN, numbers out of range; half of a surrogate
+    pair it takes too, but pydantic does not.
+    """
+    where = "body"
     try:
-        json.loads(body)
-    except json.JSONDecodeError as found:
-        where, words = f"body.{found.pos}", found.msg
-    except (UnicodeError, RecursionError, ValueError) as found:
-        words = str(found)
-    return not_valid("json_invalid", where, "JSON decode error", {}, error=words)
+        request: object = json.loads(body)
+        json.dumps(request, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        where, words = f"body.{error.pos}", error.msg
+    except UnicodeEncodeError as error:
+        message = (
+            "Input should be a valid string, unable to parse raw data as a unicode "
+            f"string: {error.reason}"
+        )
+        raise not_valid("string_unicode", where, message, {}) from error
+    except (UnicodeError, RecursionError, ValueError) as error:
+        words = str(error)
+    else:
+        return request
+    raise not_valid("json_invalid", where, "JSON decode error", {}, error=words)

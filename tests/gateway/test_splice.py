@@ -1,8 +1,10 @@
 """Ids in a client's bytes: the body says the same and ids, all else is untouched."""
 
 import json
+import time
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -175,3 +177,37 @@ def test_an_edit_copies_nothing_else() -> None:
     """Bytes that are no UTF-8 outside of the edit pass as they are."""
     edit = Edit(start=2, end=2, before=b"<", after=b">")
     assert edit.apply(b"\xff\xfe\xfd", b"[]") == b"\xff\xfe<[]>\xfd"
+
+
+@pytest.mark.parametrize("item", [b'{"a":1}', b"[]", b'"x"', b"[[[[]]]]"])
+def test_a_large_body_of_small_things(item: bytes) -> None:
+    """Where the field is takes no longer than reading the body."""
+    items = b",".join([item] * (2_000_000 // (len(item) + 1)))
+    body = b'{"x":[%b], "kv_transfer_params" :\n{"a": 1 } , "messages":[]}' % items
+    decoded = msgspec.json.decode(body)
+    begun = time.thread_time()
+    edit = place(body, decoded, NESTED)
+    assert time.thread_time() - begun < 0.3
+    assert edit is not None
+    assert body[edit.start - 8 : edit.end + 1] == b'{"a": 1 }'
+    # One that may have another name for it would have to be scanned.
+    escaped = body.replace(b'"messages"', b'"\\u006dessages"')
+    assert place(escaped, msgspec.json.decode(escaped), NESTED) is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        b'"a":"\\"kv_transfer_params",',
+        b'"a":{"kv_transfer_params":null},',
+        b'"kv_transfer_params2":1,"a":"kv_transfer_params",',
+        b'"a":"\\u0041",',
+    ],
+)
+def test_what_looks_like_the_field(more: bytes) -> None:
+    """In texts, in objects, and at the end of a text; or may be spelled otherwise."""
+    body = b"{" + more + b'"kv_transfer_params":{"b":2}}'
+    wanted = b"{" + more + b'"kv_transfer_params":{"b":2,"prompt_token_ids":[7]}}'
+    edit = place(body, msgspec.json.decode(body), NESTED)
+    assert edit is not None
+    assert edit.apply(body, b"[7]") == wanted

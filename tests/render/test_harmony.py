@@ -159,7 +159,7 @@ def uninstalled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_the_extra(
     tmp_path: Path, uninstalled: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One message names it; texts are rendered, chats are not: 400 at an endpoint."""
+    """One message names it; texts are rendered, chats are not: 501 at an endpoint."""
     path = models.save(tmp_path, models.byte_level(), config={"model_type": "gpt_oss"})
     with caplog.at_level(logging.WARNING):
         renderer = Renderer.load(path)
@@ -171,7 +171,7 @@ def test_without_the_extra(
     assert "pip install kv-gateway[harmony]" in INSTALL
     assert len(renderer.render_completion({"prompt": "hello"})[0]) > 0
     refused = refusal(service(renderer))
-    assert (refused.status, str(refused)) == (400, INSTALL)
+    assert (refused.status, str(refused)) == (501, INSTALL)
 
 
 def test_another_vocabulary(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

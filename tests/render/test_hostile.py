@@ -37,6 +37,19 @@ def test_not_json(renderer: Renderer, body: bytes, reason: str) -> None:
     assert caught.value.reason == reason
 
 
+@pytest.mark.parametrize("value", [None, 7, "text", [], object()])
+def test_no_body(renderer: Renderer, value: Any) -> None:
+    """What is neither bytes nor an object."""
+    for render in (
+        renderer.render_chat,
+        renderer.render_completion,
+        renderer.render_responses,
+    ):
+        with pytest.raises(Unrenderable) as caught:
+            render(value)
+        assert caught.value.reason == "bad_json"
+
+
 def test_duplicate_keys_and_big_numbers(renderer: Renderer) -> None:
     """The last of equal keys counts, as with the worker; big integers stay whole."""
     tool = b'{"function": {"name": "f", "parameters": {"max": 123456789012345678901}}}'

@@ -154,7 +154,7 @@ async def test_several_models(
     renderer: Renderer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each model that is rendered here is compared; all must be equal."""
+    """Each model that is rendered here is compared; one that differs is named."""
     worker = await started(start_worker, served_model_name=("a", "b", "c"))
     source = renderer.model.tokenizer_templates["default"]
     other = rendering(renderer, source + "!")
@@ -163,6 +163,8 @@ async def test_several_models(
     assert isinstance(await prove(worker.url, names=("a", "c")), Proof)
     found = await prove(worker.url, names=("a", "b"))
     assert reason(found) == "probe_differs"
+    assert isinstance(found, Blocker)
+    assert found.detail.startswith("model b: probe plain differs at position ")
     by_name = dict.fromkeys(("a", "x"), renderer)
     found = await prove(worker.url, names=("a", "x"))
     assert reason(found) == "probe_failed"  # it does not know that one
