@@ -120,9 +120,7 @@ class Bench:
         self._head("match, us", list(KINDS))
         for name, cell in rows:
             self._row(name, [(_by(cell, kind, "p50"), 1.0) for kind in KINDS])
-        print(
-            "\n| ours, chaining the prompt first, us |", *KINDS, sep=" | ", end=" |\n"
-        )
+        print("\n| ours, chaining the prompt first, us |", " | ".join(KINDS), "|")
         print("|---|" + "---:|" * len(KINDS))
         for name, cell in rows:
             times = [f"{cell[OURS][kind]['chain']:.0f}" for kind in KINDS]
