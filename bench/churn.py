@@ -1,11 +1,14 @@
 """Memory of the index under churn, and how long clearing a large owner takes.
 
-Each round stores and removes random prefixes through a feed; the resident memory after
-it should be that of the round before. Memory that blocks take must come back.
+Each round stores and removes random prefixes through a feed, in a process that has what
+a gateway's has; the resident memory after it should be that of the round before. Memory
+that blocks take must come back: all but a few megabytes, for Python returns memory by
+the megabyte, and which of them are in use at a round's end changes.
 """
 
 import argparse
 import gc
+import importlib
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +19,8 @@ from kvindex.events import BlockRemoved, BlockStored, EventBatch
 from kvindex.feed import Feed
 from kvindex.index import Indexes
 from kvindex.wire.vllm import encode_batch
+from render import Renderer
+from simworker.model import demo_model_dir
 
 BLOCK = 16
 LONG = 64
@@ -30,6 +35,9 @@ def run(argv: Sequence[str]) -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--blocks", type=int, default=1_000_000)
     options = parser.parse_args(argv)
+    importlib.import_module("gateway.app")
+    renderer = Renderer.load(demo_model_dir())
+    print(f"with {renderer.encoder_name}: {resident_bytes() / 1e6:8.1f} MB resident")
     churn = Churn()
     sizes = []
     for number in range(1, options.rounds + 1):
