@@ -23,7 +23,7 @@ PAUSE_S = 0.5
 TIMEOUT_S = 30.0
 SALTED_EVERY = 20
 WHOLE_EVERY = 8
-GROUPS = 8
+GROUPS = 3
 """Of clients, with handbooks of their own: few would all go to a few workers."""
 
 

@@ -180,7 +180,7 @@ def run(argv: Sequence[str]) -> None:
                         help="seconds between two faults")  # fmt: skip
     parser.add_argument("--ttl", type=float, default=20.0,
                         help="the gateway's --suspect-ttl")  # fmt: skip
-    parser.add_argument("--cache", type=float, default=1.0,
+    parser.add_argument("--cache", type=float, default=2.0,
                         help="times the usual size of the workers' caches")  # fmt: skip
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", default="soak-gateway.log",
