@@ -6,8 +6,8 @@ from deploy.record import PREFIX, Alert
 WORKER, OWNER = "job, worker", "job, worker, rank"
 
 
-def _state(metric: str, by: str, state: str) -> str:
-    return f'max by ({by}) ({PREFIX}{metric}_state{{state="{state}"}}) == 1'
+def _state(metric: str, by: str, states: str) -> str:
+    return f'max by ({by}) ({PREFIX}{metric}_state{{state=~"{states}"}}) == 1'
 
 
 def _grew(metric: str, by: str, window: str) -> str:
@@ -66,11 +66,12 @@ SERVING = (
     ),
     Alert(
         name="KvGatewayWorkerDown",
-        expr=_state("worker", WORKER, "down"),
+        expr=_state("worker", WORKER, "down|joining"),
         lasts="5m",
         severity="warning",
-        summary="{{ $labels.worker }} is down",
-        meaning="It failed several times and is asked now and then only.",
+        summary="{{ $labels.worker }} is down, or never came up",
+        meaning="It failed several times and is asked now and then only, or has not "
+        "answered since it was added.",
         remedy=(
             "The reason is on its card at `/gateway/`, and in the log.",
             "A worker that is gone for good: take it out of `--workers`.",

@@ -87,6 +87,7 @@ async def test_no_panel_is_without_data(
             await check_values(prometheus)
             await end(traffic)
             await until(lambda: adds_up(prometheus))
+            await until(lambda: alarmed(prometheus), within_s=20)
     finally:
         await end(traffic)
     assert traffic.cancelled()
@@ -96,6 +97,15 @@ async def end(task: asyncio.Task[None]) -> None:
     """Cancel it, and see it end."""
     task.cancel()
     await asyncio.wait({task})
+
+
+async def alarmed(prometheus: Prometheus) -> bool:
+    """An alert is about the worker that is not there."""
+    alerts = (await prometheus.get("alerts"))["alerts"]
+    return ("KvGatewayWorkerDown", "http://127.0.0.1:1") in {
+        (alert["labels"]["alertname"], alert["labels"].get("worker"))
+        for alert in alerts
+    }
 
 
 async def adds_up(prometheus: Prometheus) -> bool:
