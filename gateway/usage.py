@@ -91,7 +91,7 @@ def _may_become_object(rest: bytes) -> bool:
 def _parse(found: bytes) -> Usage | None:
     try:
         fields = msgspec.json.decode(found, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     prompt = _count(fields, "prompt_tokens", "input_tokens")
     if prompt is None:
