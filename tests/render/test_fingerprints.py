@@ -113,19 +113,13 @@ def test_where_transformers_does_otherwise(
     tmp_path: Path, tiny: Path, cache: FingerprintCache
 ) -> None:
     """An equal digest proves nothing where the renderer does something else."""
-    for number, (told, words) in enumerate(
-        (
-            (
-                {"differing_text": " a"},
-                "transformers does not encode as tokenizer.json",
-            ),
-            ({"processor_template": "x"}, "transformers finds another chat template"),
-            (
-                {"processor_template": None, "tokenizer_template": None},
-                "transformers finds another chat template",
-            ),
-        )
-    ):
+    another = "transformers finds another chat template"
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"differing_text": " a"}, "transformers does not encode as tokenizer.json"),
+        ({"processor_template": "x"}, another),
+        ({"processor_template": None, "tokenizer_template": None}, another),
+    ]
+    for number, (told, words) in enumerate(cases):
         kept = FingerprintCache(tmp_path / str(number))
         found = compute(tiny, kept, Child(TOLD | told))
         unproven = difference(found, found.published())
@@ -150,7 +144,7 @@ def test_a_template_that_asks_for_the_date(
     options = {"chat_template": dated}
     if where == "model":
         (tiny / "chat_template.jinja").write_text(dated)
-        there = fingerprints.sha256_json(dated)
+        there = sha256_json(dated)
         told = TOLD | {"processor_template": there, "tokenizer_template": there}
         options = {}
     found = compute(tiny, cache, Child(told), **options)
