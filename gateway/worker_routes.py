@@ -117,5 +117,5 @@ async def _json(request: web.Request) -> object:
     body = await bodies.read(request, MOST_BYTES)
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadRequest("the body is no JSON") from None
