@@ -47,8 +47,8 @@ class Faults:
                 error = {"error": {"message": "overloaded", "code": 503}}
                 headers = {"Retry-After": RETRY_AFTER_S}
                 return web.json_response(error, status=503, headers=headers)
-            if inference:
-                name = request.headers.get("X-Request-ID", "")
+            name = request.headers.get("X-Request-ID")
+            if inference and name is not None:  # else it is the gateway's own
                 print("took", name, flush=True)
             if self._fault == "reset" and request.path != "/chaos":
                 _reset(request)

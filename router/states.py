@@ -91,8 +91,6 @@ class States:
                 self.failed(worker, f"answers {status}", up=True)
         elif worker.state is WorkerState.joining:
             self._enter(worker, WorkerState.ready, "answered")
-        elif worker.state in OUT_OF_ORDER and not self._rests(worker):
-            self._return(worker, "answered")
 
     def finished(self, worker: Worker) -> None:
         """A whole answer came: a trial has passed."""
@@ -104,6 +102,7 @@ class States:
             worker.retry_at = now
             worker.settled_at = now + back_off_s(worker.failures)
             if worker.state in OUT_OF_ORDER:
+                worker.returns += 1
                 self._enter(worker, WorkerState.ready, "answered")
         self._forgive(worker, now)
 

@@ -73,7 +73,7 @@ def test_back_off_doubles_until_down(
 
 @pytest.mark.parametrize("wanted", [WorkerState.suspect, WorkerState.down])
 def test_one_whole_answer_ends_a_trial(wanted: WorkerState) -> None:
-    """From suspect and from down alike; its head alone leaves it on probation."""
+    """From suspect and from down alike; its head alone changes nothing."""
     fleet = Fleet(2)
     worker = fleet.worker("w1")
     while worker.state is not wanted:
@@ -81,7 +81,7 @@ def test_one_whole_answer_ends_a_trial(wanted: WorkerState) -> None:
     fleet.clock += worker.retry_at - fleet.clock.now
     fleet.pool.chosen(worker)
     fleet.pool.answered(worker)
-    assert state(worker) is WorkerState.ready
+    assert state(worker) is wanted
     assert urls(fleet.pool.candidates("qwen")) == ["w2"]
     fleet.pool.finished(worker)
     assert urls(fleet.pool.candidates("qwen")) == ["w1", "w2"]
