@@ -4,29 +4,14 @@ The events are the same however the text is cut, up to where pieces of text are.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
 
 from render.parsers.bare_calls import BareParser
 from render.parsers.calls import CallParser
 from render.parsers.events import Call, Event, Text
-from render.parsers.formats import Format
+from render.parsers.formats import Format, Stage
 from render.parsers.marks import Marks
 from render.parsers.reasoning import ReasoningParser
 from render.parsers.values import Tools
-
-Choice = Literal["auto", "none", "required", "named"]
-
-
-class Stage(Protocol):
-    """A step that turns marked text into events."""
-
-    def feed(self, text: str) -> list[Event]:
-        """The events that are certain with this text."""
-        ...
-
-    def end(self) -> list[Event]:
-        """What was kept back, at the end of the answer."""
-        ...
 
 
 class AnswerParser:

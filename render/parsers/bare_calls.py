@@ -62,12 +62,14 @@ class BareParser:
 
 
 JSON_CALL = re.compile(
-    r'\s*(?:\{\s*(?:"(?:(?:name|type|function|parameters|arguments)"(?P<sure>.*)'
-    r"|[a-z]{0,10}))?)?",
+    r"\s{0,99}(?:\{\s{0,99}(?:"
+    r'"(?:(?:name|type|function|parameters|arguments)"(?P<sure>.*)|[a-z]{0,10})'
+    r")?)?",
     re.DOTALL,
 )
 """How an answer begins that may be a call in JSON, as far as it has come."""
 PYTHON_CALL = re.compile(
-    r"\s*(?:\[\s*(?:[A-Za-z_][\w.]{0,255}\s*(?P<sure>\(.*)?)?)?", re.DOTALL
+    r"\s{0,99}(?:\[\s{0,99}(?:[A-Za-z_][\w.]{0,255}\s{0,99}(?P<sure>\(.*)?)?)?",
+    re.DOTALL,
 )
 """How an answer begins that may be a list of calls in Python."""

@@ -21,6 +21,7 @@ HEADER = re.compile(
     r"(?:<\|channel\|>\s*\w*(?:\s+to=\S+)?\s*(?:<\|constrain\|>\s*\w*)?\s*)?"
 )
 """The words of a header that was cut before its message: they say nothing."""
+LONGEST_HEADER = 200  # characters
 
 
 class ChannelParser:
@@ -58,7 +59,7 @@ class ChannelParser:
         events: list[Event] = []
         if self._header is not None:
             self._say("".join(self._header), events, markup=not self._is_plain())
-        self._finish("", events, whole=True)
+        self._finish("", events)
         self._header = None
         return events
 
@@ -84,7 +85,7 @@ class ChannelParser:
         else:
             if self._header is not None:
                 self._say("".join(self._header), events, markup=True)
-            self._finish(mark, events, whole=True)
+            self._finish(mark, events)
             self._header = []
             self._begun = mark
 
@@ -102,7 +103,7 @@ class ChannelParser:
             self._call = recipient[1]
         self._written = header + self._message
 
-    def _finish(self, mark: str, events: list[Event], *, whole: bool) -> None:
+    def _finish(self, mark: str, events: list[Event]) -> None:
         """The end of a message: of a call, whether it is one."""
         recipient, self._call = self._call, ""
         body, self._body = "".join(self._body), []
@@ -122,5 +123,7 @@ class ChannelParser:
     def _say(self, marked: str, events: list[Event], *, markup: bool = False) -> None:
         """Text of the message; `markup` is whether it may be only a header's words."""
         text = self._marks.plain(marked)
-        if text and not (markup and HEADER.fullmatch(text)):
+        if markup and len(text) <= LONGEST_HEADER and HEADER.fullmatch(text):
+            return
+        if text:
             events.append(Text(self._kind, text))

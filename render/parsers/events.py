@@ -13,14 +13,10 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A whole tool call; `arguments` is the JSON text of an object.
-
-    `written` is how it stood in the answer.
-    """
+    """A whole tool call; `arguments` is the JSON text of an object."""
 
     name: str
     arguments: str
-    written: str = ""
 
 
 Event = Text | Call

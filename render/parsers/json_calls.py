@@ -1,7 +1,6 @@
 """Calls that are JSON: `{"name": ..., "arguments": {...}}`, or a list of these."""
 
 import json
-import re
 from typing import Any
 
 from render.parsers.calls import Body
@@ -11,7 +10,7 @@ from render.parsers.values import arguments_of
 
 NAMES = ("name", "tool_name")
 ARGUMENTS = ("arguments", "parameters")
-FENCE = re.compile(r"\A\s*```(?:json)?\s*(.*?)\s*```\s*\Z", re.DOTALL)
+FENCE = "```"
 
 
 def call_of(value: object) -> Call | None:
@@ -32,6 +31,16 @@ def call_of(value: object) -> Call | None:
         return None
 
 
+def _unfenced(text: str) -> str:
+    """A text without the fence that some models write around JSON."""
+    inner = text.strip()
+    if len(inner) < 2 * len(FENCE) or not inner.startswith(FENCE):
+        return text
+    if not inner.endswith(FENCE):
+        return text
+    return inner.removeprefix(FENCE).removesuffix(FENCE).removeprefix("json")
+
+
 def calls_of(value: object) -> list[Call] | None:
     """The calls of a JSON value: one, or a list of nothing else."""
     calls = [call_of(one) for one in (value if isinstance(value, list) else [value])]
@@ -42,9 +51,8 @@ def calls_of(value: object) -> list[Call] | None:
 def read_json(body: Body) -> list[Call] | None:
     """A body that is one call, or a list of calls."""
     text = body.marks.plain(body.text)
-    fenced = FENCE.match(text)
     try:
-        return calls_of(load(fenced[1] if fenced else text))
+        return calls_of(load(_unfenced(text)))
     except NotJson:
         return None
 
@@ -94,9 +102,8 @@ def read_named(body: Body) -> list[Call] | None:
 
 def named_call(name: str, arguments: str) -> list[Call] | None:
     """The call of a name and the JSON text of its arguments."""
-    fenced = FENCE.match(arguments)
     try:
-        value = load(fenced[1] if fenced else arguments)
+        value = load(_unfenced(arguments))
         if not isinstance(value, dict) or not name.strip():
             return None
         return [Call(name.strip(), dump(value))]

@@ -3,24 +3,28 @@
 import json
 import random
 import re
+import time
 from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from render.parsers.call_formats import CALL_FORMATS
+from render.parsers.formats import WHOLE as WHOLE_FORMATS
 from render.parsers.formats import (
     Format,
     find_format,
     reasoning_parsers,
     tool_parsers,
 )
+from render.parsers.reasoning_formats import REASONING_FORMATS
 from tests.render.parsers.answers import cut, format_of, parse
 from tests.render.parsers.test_families import BARE, CALLS, WHOLE
 
 PAIRS = [
-    *((None, name) for name in sorted(tool_parsers())),
-    *((name, None) for name in sorted(reasoning_parsers())),
+    *((None, name) for name in sorted({*CALL_FORMATS, *WHOLE_FORMATS})),
+    *((name, None) for name in sorted(REASONING_FORMATS)),
     ("qwen3", "hermes"),
     ("deepseek_v3", "deepseek_v31"),
     ("glm45", "glm47"),
@@ -29,7 +33,7 @@ PAIRS = [
     ("minimax_m2", "minimax_m2"),
     ("gemma4", "gemma4"),
 ]
-QUICK = settings(max_examples=40, deadline=None, phases=[Phase.generate])
+QUICK = settings(max_examples=25, deadline=None, phases=[Phase.generate])
 WORDS = [
     "a",
     " ",
@@ -156,3 +160,31 @@ def test_every_name_has_a_format() -> None:
     assert find_format(None, None) is None
     with pytest.raises(KeyError):
         find_format("nonsense", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hermes", "<tool_call>```" + " " * 200_000 + "x</tool_call>"),
+        ("hermes", "<tool_call>" + '{"a":' * 50_000 + "</tool_call>"),
+        ("hermes", '<tool_call>"' * 20_000),
+        ("qwen3_coder", "<tool_call><function=f>" + "\n<parameter=a>" * 20_000),
+        ("qwen3_coder", "<function=f></function>" + " " * 200_000 + "x"),
+        ("deepseek_v31", "\N{FULLWIDTH VERTICAL LINE}" * 100_000),
+        ("pythonic", "\n" * 200_000),
+        ("pythonic", "[f(x=" + "(" * 100_000),
+        ("pythonic", "[f(x=" + "1+" * 100_000 + "1)]"),
+        ("llama3_json", " {" * 100_000),
+        ("gemma4", "<|tool_call>call:f{a:" + "{b:" * 50_000 + "<tool_call|>"),
+        ("glm45", "<tool_call>f" + "<arg_key>a</arg_key><arg_value>b" * 10_000),
+        ("openai", "<|start|>" + " " * 200_000 + "to=x" * 50_000),
+        ("kimi_k3", '<|open|>call tool="f"<|sep|>' * 10_000),
+    ],
+    ids=lambda value: value[:12],
+)
+def test_hostile_answers_take_no_longer(name: str, text: str) -> None:
+    """Input made to be slow, in small pieces: a few microseconds a character."""
+    begun = time.process_time()
+    parsed = parse(format_of(None, name), cut(text, 40), tokens=False)
+    assert time.process_time() - begun < 10
+    assert not parsed.calls
