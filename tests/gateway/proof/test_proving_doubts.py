@@ -71,7 +71,7 @@ async def test_workers_that_are_away(steps: Steps) -> None:
 
     rig.at(5.0, fail)
     rig.at(40.0, lambda: seen.append(rig.worker.proof))
-    rig.at(40.0, lambda: rig.pool.answered(rig.worker))
+    rig.at(40.0, lambda: rig.pool.contacted(rig.worker))
     await steps(rig, 41.0)
     assert seen == [NOT_ASKED]
     assert rig.asked == [0.0, 40.0]
@@ -86,7 +86,7 @@ async def test_suspects(steps: Steps) -> None:
     rig.at(1.0, lambda: seen.append(rig.worker.proof))
     rig.at(2.5, lambda: seen.append(rig.worker.proof))
     rig.at(30.0, lambda: seen.append(rig.worker.proof))
-    rig.at(30.0, lambda: rig.pool.answered(rig.worker))
+    rig.at(30.0, lambda: rig.pool.contacted(rig.worker))
     rig.at(30.0, lambda: seen.append(rig.worker.proof))
     await steps(rig, 31.0)
     assert seen == [NOT_ASKED, NOT_ASKED, PROVEN, NOT_ASKED]
