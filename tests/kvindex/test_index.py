@@ -189,7 +189,6 @@ def test_a_sampled_match_counts_holes(monkeypatch: pytest.MonkeyPatch) -> None:
     owner = index.add_owner("a")
     index.store_run(owner, HASHES[:9], on_gpu=True)
     index.remove(owner, HASHES[2], on_gpu=True)
-    index._until_sample = 2
     assert index.match(HASHES[:9], [owner])[0].gpu_blocks == 9
     assert owner.holes == 0
     assert index.match(HASHES[:9], [owner])[0].gpu_blocks == 2
