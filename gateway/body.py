@@ -32,8 +32,9 @@ async def read(
 ) -> bytes:
     """The whole body, as it came; held in `share`, if it is to be.
 
-    Raises Overloaded where there is no room for it, BodyTooLarge above `max_bytes` (by its announced length before anything is
-    read), BadFraming where it is cut short or badly framed, ExpectationFailed.
+    Raises Overloaded where there is no room for it, BodyTooLarge above `max_bytes` (by
+    its announced length before anything is read), BadFraming where it is cut short or
+    badly framed, ExpectationFailed.
     """
     if request.content.is_eof():  # it came with its head, as small bodies do
         _begin(request, max_bytes)

@@ -1,0 +1,97 @@
+"""Workers that owe first tokens and send nothing, and those that only take long."""
+
+import pytest
+
+from router import Decision, Worker, WorkerState
+from tests.router.fleet import Fleet, prompt, urls
+
+
+def state(worker: Worker) -> WorkerState:
+    """Its state now."""
+    return worker.state
+
+
+def send(fleet: Fleet, url: str, seed: int = 0, tokens: int = 160) -> Decision:
+    """A streamed request on its way to that worker."""
+    others = [worker.url for worker in fleet.pool.workers if worker.url != url]
+    request = fleet.request(prompt(seed, tokens), exclude=others)
+    decision = fleet.router.decide(request)
+    decision.sent()
+    return decision
+
+
+def test_a_worker_that_owes_first_tokens_and_is_silent_is_avoided() -> None:
+    """After a second, and suspect after ten; its own first token brings it back."""
+    fleet = Fleet(2)
+    worker = fleet.worker("w1")
+    decision = send(fleet, "w1")
+    assert urls(fleet.pool.candidates("qwen")) == ["w1", "w2"]
+    fleet.clock += 1.5
+    assert urls(fleet.pool.candidates("qwen")) == ["w2"]
+    assert state(worker) is WorkerState.ready
+    fleet.clock += 10
+    assert urls(fleet.pool.candidates("qwen")) == ["w2"]
+    assert state(worker) is WorkerState.suspect
+    decision.first_token()
+    assert urls(fleet.pool.candidates("qwen")) == ["w1", "w2"]
+    assert state(worker) is WorkerState.ready
+
+
+def test_the_more_it_owes_the_sooner_it_is_avoided() -> None:
+    """Few requests are lost where it hangs, however many come."""
+    fleet = Fleet(2)
+    decisions = [send(fleet, "w1", seed) for seed in range(5)]
+    fleet.clock += 0.4
+    assert urls(fleet.pool.candidates("qwen")) == ["w2"]
+    decisions[0].first_token()
+    assert urls(fleet.pool.candidates("qwen")) == ["w1", "w2"]
+
+
+def test_a_long_prefill_is_no_dead_worker() -> None:
+    """What was sent to it is expected to take its time."""
+    fleet = Fleet(2)
+    worker = fleet.worker("w1")
+    send(fleet, "w1", tokens=100_000)
+    seconds = worker.rate.seconds(100_000)
+    for _ in range(10):
+        fleet.clock += 2 * seconds / 10
+        assert urls(fleet.pool.candidates("qwen")) == ["w1", "w2"]
+
+
+def test_a_worker_whose_other_streams_go_on_is_alive() -> None:
+    """However long its queue."""
+    fleet = Fleet(2)
+    streaming, _ = send(fleet, "w1"), send(fleet, "w1", seed=1)
+    streaming.first_token()
+    for _ in range(60):
+        fleet.clock += 1
+        streaming.heard()
+        assert urls(fleet.pool.candidates("qwen")) == ["w1", "w2"]
+
+
+def test_a_stall_that_ends_without_a_token_is_a_failure() -> None:
+    """Whoever waited has given up: it does not get the next ones at once."""
+    fleet = Fleet(2)
+    worker = fleet.worker("w1")
+    decision = send(fleet, "w1")
+    for _ in range(12):
+        fleet.clock += 1
+        fleet.pool.candidates("qwen")
+    decision.failed("client")
+    assert urls(fleet.pool.candidates("qwen")) == ["w2"]
+    assert worker.reason == "first tokens never came"
+
+
+@pytest.mark.parametrize(("others", "failed"), [(False, True), (True, False)])
+def test_a_timeout_speaks_against_a_worker_that_is_silent(
+    *, others: bool, failed: bool
+) -> None:
+    """Not where its other answers go on."""
+    fleet = Fleet(2)
+    worker = fleet.worker("w1")
+    decision, other = send(fleet, "w1"), send(fleet, "w1", seed=1)
+    fleet.clock += 1000
+    if others:
+        other.first_token()
+    decision.failed("timeout")
+    assert (state(worker) is WorkerState.suspect) is failed
