@@ -8,6 +8,7 @@ anything), `close` (in the middle of each stream), `busy` (503 with Retry-After)
 
 import asyncio
 import json
+import logging
 import random
 import socket
 import struct
@@ -92,6 +93,7 @@ async def _start(options: SimOptions, renderer: Renderer) -> str:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.CRITICAL)  # of what its faults break, nothing
     try:
         options = SimOptions(port=0, **json.loads(sys.argv[2]))
         uvloop.run(_serve(int(sys.argv[1]), options))

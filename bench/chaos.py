@@ -64,13 +64,12 @@ class Peer:
         assert self.process.stdout is not None
         async for line in self.process.stdout:
             words = line.decode().split()
-            if words[0] == "ready":
+            if words[:1] == ["ready"]:
                 self.urls = words[1:]
                 self.ready.set()
-            elif words[0] == "took":
-                self.took.append(words[1])
-            elif words[0] == "late":
-                self.late.append(words[1])
+            elif len(words) == 2:  # else it ended in the middle of a line
+                told = self.took if words[0] == "took" else self.late
+                told.append(words[1])
 
     async def stop(self) -> None:
         """End it, whatever state it is in."""
