@@ -15,6 +15,13 @@ from render.derender_request import MAX_CHOICES, Bounds
 from render.derender_state import merged
 from render.refused import RenderRefused
 
+NOTHING: Json = {
+    "token_ids": None,
+    "finish_reason": None,
+    "stop_reason": None,
+    "logprobs": None,
+}
+
 
 class _Streamed:
     """One choice of a stream."""
@@ -75,11 +82,22 @@ class ChatStream:
         return answers
 
     def end(self) -> list[Json]:
-        """What is left when the engine's stream has ended: counts that it left out."""
+        """What is left when the engine's stream has ended.
+
+        Counts that it left out, and what choices kept back that it did not end.
+        """
+        answers = [
+            answer
+            for index, streamed in self._choices.items()
+            if not streamed.ended
+            for answer in self._answered(
+                {**NOTHING, "index": index}, streamed, last=True
+            )
+        ]
         options = (self._request or {}).get("stream_options") or {}
         if self._counted or not options.get("include_usage"):
-            return []
-        return self._counts({})
+            return answers
+        return answers + self._counts({})
 
     def _choice(self, given: Json, place: str) -> list[Json]:
         index = given["index"]
@@ -98,11 +116,13 @@ class ChatStream:
         self._bounds.check_length(streamed.tokens, what)
         return self._answered(given, streamed)
 
-    def _answered(self, given: Json, streamed: _Streamed) -> list[Json]:
+    def _answered(
+        self, given: Json, streamed: _Streamed, *, last: bool = False
+    ) -> list[Json]:
         ids = given["token_ids"] or []
         events = streamed.choice.feed(ids)
         reasons = (given["finish_reason"], given["stop_reason"])
-        if given["finish_reason"] is not None or streamed.choice.stopped:
+        if last or given["finish_reason"] is not None or streamed.choice.stopped:
             ending = streamed.choice.end(*reasons)
             events = [*events, *ending.events]
             reasons = (ending.finish_reason, ending.stop_reason)
@@ -117,7 +137,7 @@ class ChatStream:
         if not streamed.role_sent:
             streamed.role_sent = True
             delta = {"role": "assistant", "content": "", **delta}
-        if not delta and logprobs is None and not streamed.ended:
+        if not delta and logprobs is None and (last or not streamed.ended):
             return []
         choice = {
             "index": given["index"],

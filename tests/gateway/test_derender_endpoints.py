@@ -231,6 +231,21 @@ async def test_streams_that_cannot_begin(
     assert words in answer["error"]["message"]
 
 
+async def test_streams_that_break_off(
+    start_render_server: StartRenderServer, renderer: Renderer
+) -> None:
+    """What was kept back is sent at the end, without a reason to end."""
+    server = await start_render_server(**PARSERS)
+    text = 'so</think>well <tool_call>{"name": "get_w'
+    ids = ids_of(renderer, text)[:-1]
+    piece = {"index": 0, "token_ids": ids}
+    opening = {"chat_request": REQUEST, "prompt_token_ids": [1, 2]}
+    broken = event({"request_id": "r", "choices": [piece]})
+    message = message_of(await streamed(server, opening, iter([broken])))
+    assert message["reasoning"] + "</think>" + message["content"] == text
+    assert message["finish_reason"] is None
+
+
 async def test_errors_in_the_middle(
     start_render_server: StartRenderServer, renderer: Renderer
 ) -> None:
