@@ -96,8 +96,12 @@ def test_spoilt_bodies(
         if kind != "chat":
             calls = [service.derender_completions, *calls]
         for call in calls:
-            try:
-                assert msgspec.json.encode(call(sent))
-            except RenderRefused as refused:
-                assert refused.status in (400, 404)
-                assert msgspec.json.encode(refused.body())
+            assert msgspec.json.encode(answered(call, sent))
+
+
+def answered(call: Callable[[bytes], Any], sent: bytes) -> Any:
+    """The answer, or the error in its place."""
+    try:
+        return call(sent)
+    except RenderRefused as refused:
+        return refused.body()
