@@ -12,7 +12,9 @@ UNNOTICED = 5
 CLEAR = frozenset({
     "upstream_reset", "upstream_timeout", "upstream_malformed",
     "upstream_connect_failed", "upstream_stale_connection", "upstream_failed",
+    "503",
 })  # fmt: skip
+"""The gateway's own, and what the busy worker says: where nobody else answered."""
 LOSING = ("reset", "timeout")
 
 
