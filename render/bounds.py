@@ -84,11 +84,15 @@ def check_numbers(*given: object) -> None:
 
 
 def sized(filter: Callable[..., Any]) -> Callable[..., Any]:
-    """The same filter, of numbers that are no larger than they may be."""
+    """The same filter, of numbers that are no larger than they may be.
+
+    What is filtered may be any number; for some filters something comes before it.
+    """
+    first = 2 if hasattr(filter, "jinja_pass_arg") else 1
 
     @functools.wraps(filter)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        check_numbers(*args[1:], *kwargs.values())  # the first is what is filtered
+        check_numbers(*args[first:], *kwargs.values())
         return filter(*args, **kwargs)
 
     return checked

@@ -204,6 +204,7 @@ def _write(writer: _Writer, turn: Turn) -> None:
         writer.plain(turn.channel + last)
     constrained = turn.content_type.startswith("<|constrain|>")
     if turn.content_type:
+        writer.apart()  # what is before it may end in a blank
         writer.plain(" ")
     if constrained:
         writer.mark("<|constrain|>")

@@ -42,10 +42,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """As jinja2's; raises jinja2.TemplateError for numbers that are too large."""
-        for value in args:
-            if type(value) is int:
-                check_numbers(value)
+        """As jinja2's; raises jinja2.TemplateError for widths that are too large.
+
+        Only methods of texts and numbers take such; a macro may be given any number.
+        """
+        if isinstance(getattr(__obj, "__self__", None), str | bytes | int):
+            check_numbers(*args, *kwargs.values())
         if not __self.is_safe_callable(__obj):
             raise SecurityError(f"{__obj!r} is not safely callable")
         return __context.call(__obj, *args, **kwargs)
