@@ -8,12 +8,12 @@ import msgspec
 
 from bench import _fuzz_inputs as inputs
 from gateway.errors import MalformedAnswer
-from gateway.json_fields import _Scan
-from gateway.peek import peek_small
-from gateway.response_parser import ResponseParser
-from gateway.splice import encoded, place
-from gateway.sse import WholeEvents
-from gateway.usage import UsageScanner
+from gateway.request.json_fields import _Scan
+from gateway.request.peek import peek_small
+from gateway.request.splice import encoded, place
+from gateway.request.sse import WholeEvents
+from gateway.request.usage import UsageScanner
+from gateway.upstreams.response_parser import ResponseParser
 from kvindex.blocks import pack_ids
 from kvindex.events import EventBatch, UndecodableBatch
 from kvindex.feed import Feed, FeedSettings

@@ -16,10 +16,10 @@ import uvloop
 import zmq
 
 from bench._processes import percentile
-from gateway.engines.facts import EventSource
-from gateway.feeds import EventSockets
+from gateway.events.feeds import EventSockets
+from gateway.events.slices import Slices
 from gateway.housekeeping import SWEEP_BLOCKS
-from gateway.slices import Slices
+from gateway.workers.engines.facts import EventSource
 from kvindex.blocks import Namespace, chain, pack_ids
 from kvindex.events import BlockRemoved, BlockStored, EventBatch, KVEvent
 from kvindex.feed import Feed

@@ -11,10 +11,10 @@ import sys
 import time
 from functools import partial
 
-import gateway.account
-from gateway.account import Account
+import gateway.request.account
 from gateway.cli import main
 from gateway.errors import GatewayError
+from gateway.request.account import Account
 from render import Renderer
 
 WORD = "settled"
@@ -42,7 +42,7 @@ class _Telling(Account):
 
 
 if __name__ == "__main__":
-    gateway.account.Account = _Telling  # type: ignore[misc]
+    gateway.request.account.Account = _Telling  # type: ignore[misc]
     small = partial(Renderer.load, segment_cache_bytes=SEGMENT_CACHE_BYTES)
     Renderer.load = small  # type: ignore[method-assign]
     sys.exit(main(sys.argv[1:]))

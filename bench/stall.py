@@ -12,9 +12,9 @@ from aiohttp import web
 
 from bench._processes import percentile, running
 from gateway.app import Gateway
-from gateway.config import Config
 from gateway.serve import shorten_pauses
 from gateway.server import make_runner
+from gateway.settings.config import Config
 from render import Rendered
 from simworker.model import demo_model_dir
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
+from gateway.admin.same_site import is_private_name
 from gateway.errors import Forbidden, Unauthorized, WrongApiKey
-from gateway.same_site import is_private_name
 
 PROXIED = frozenset(
     {

@@ -10,41 +10,41 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from gateway import server_info
-from gateway.account import Accounts
-from gateway.admin import Admin
-from gateway.admission import Admission
+from gateway.admin.explain_page import ExplainPage
+from gateway.admin.page.routes import PageRoutes
+from gateway.admin.pages import Admin
 from gateway.background import Keeper, Work, running
-from gateway.config import Config, worker_specs
-from gateway.describe import Describer
-from gateway.encoder_counters import encoder_counters
-from gateway.exchange import Timeouts
-from gateway.explain_page import ExplainPage
-from gateway.fingerprints import Fingerprints
-from gateway.fleet import Fleet
-from gateway.gauges import Gauges
+from gateway.doctor.remedies import for_cached_tokens
+from gateway.endpoints import server_info
+from gateway.endpoints.render_endpoints import RenderEndpoints, endpoint_threads
+from gateway.endpoints.render_services import RenderServices
+from gateway.events.ingest import Ingest
 from gateway.guard import Guard
 from gateway.handlers import Handlers
-from gateway.health import HealthChecks
 from gateway.housekeeping import Housekeeping
-from gateway.ingest import Ingest
-from gateway.metrics import Metrics
+from gateway.metrics.encoder_counters import encoder_counters
+from gateway.metrics.gauges import Gauges
+from gateway.metrics.registry import Metrics
 from gateway.models import Renderers
-from gateway.monitor import Monitor
-from gateway.page.routes import PageRoutes
-from gateway.prover import Prover
-from gateway.proving import Proving
-from gateway.proxy import Proxy
-from gateway.relay import STALL_S
-from gateway.remedies import for_cached_tokens
-from gateway.render_endpoints import RenderEndpoints, endpoint_threads
-from gateway.render_services import RenderServices
-from gateway.rendering import RenderPool
-from gateway.room import Room
+from gateway.proof.fingerprints import Fingerprints
+from gateway.proof.prover import Prover
+from gateway.proof.proving import Proving
+from gateway.request.account import Accounts
+from gateway.request.admission import Admission
+from gateway.request.describe import Describer
+from gateway.request.proxy import Proxy
+from gateway.request.relay import STALL_S
+from gateway.request.rendering import RenderPool
+from gateway.request.room import Room
+from gateway.settings.config import Config, worker_specs
 from gateway.threads import Threads
-from gateway.upstream import Upstreams
-from gateway.worker_routes import WorkerRoutes
-from gateway.workers_file import WorkersFile, filed_workers, key_of
+from gateway.upstreams.exchange import Timeouts
+from gateway.upstreams.upstream import Upstreams
+from gateway.workers.fleet import Fleet
+from gateway.workers.health import HealthChecks
+from gateway.workers.monitor import Monitor
+from gateway.workers.worker_routes import WorkerRoutes
+from gateway.workers.workers_file import WorkersFile, filed_workers, key_of
 from kvindex.index import Indexes
 from router.blockers import BlockerLog
 from router.forwarding import Forwarding

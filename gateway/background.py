@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
-from gateway.metrics import ServerMetrics
+from gateway.metrics.registry import ServerMetrics
 
 log = logging.getLogger(__name__)
 

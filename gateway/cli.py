@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from gateway.config import Config
 from gateway.errors import ConfigError
-from gateway.options import add_arguments, read
-from gateway.render_config import RenderConfig
-from gateway.shared_config import SharedConfig
+from gateway.settings.config import Config
+from gateway.settings.options import add_arguments, read
+from gateway.settings.render_config import RenderConfig
+from gateway.settings.shared_config import SharedConfig
 
 DESCRIPTION = "A KV-cache-aware routing gateway with built-in rendering."
 RENDER_DESCRIPTION = (
@@ -88,7 +88,7 @@ def parser(command: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     if command == "doctor":
-        from gateway.doctor import DoctorConfig
+        from gateway.doctor.checkup import DoctorConfig
 
         add_arguments(doctor, DoctorConfig)
     doctor.set_defaults(run=_doctor)
@@ -116,14 +116,14 @@ def _serve(arguments: argparse.Namespace) -> int:
 def _render(arguments: argparse.Namespace) -> int:
     config = read(RenderConfig, arguments)
     _log(config)
-    from gateway.render_server import RenderServer
+    from gateway.endpoints.render_server import RenderServer
     from gateway.serve import serve
 
     return serve(RenderServer(config), config, config.port)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from gateway.doctor import DoctorConfig, diagnose
+    from gateway.doctor.checkup import DoctorConfig, diagnose
 
     config = read(DoctorConfig, arguments)
     _check_workers(config)

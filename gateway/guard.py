@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from aiohttp import web
 
 from gateway import answers
-from gateway import body as bodies
-from gateway.client import cut
 from gateway.errors import GatewayError, InternalError, MethodNotAllowed
-from gateway.headers import request_id
-from gateway.metrics import ServerMetrics
+from gateway.metrics.registry import ServerMetrics
+from gateway.request import body as bodies
+from gateway.request.client import cut
+from gateway.request.headers import request_id
 from gateway.server import check_framing
 
 log = logging.getLogger(__name__)

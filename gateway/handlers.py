@@ -8,32 +8,32 @@ import msgspec
 from aiohttp import web
 
 from gateway import access, answers
-from gateway import body as bodies
 from gateway.access import asked_path, is_proxied
-from gateway.admin import Admin
-from gateway.admission import Admission
-from gateway.config import Config
-from gateway.describe import (
+from gateway.admin.explain_page import ExplainPage
+from gateway.admin.pages import Admin
+from gateway.admin.same_site import check_same_site
+from gateway.errors import BadRequest, NotFound, Overloaded
+from gateway.guard import Guard
+from gateway.metrics.registry import CONTENT_TYPE, Metrics
+from gateway.request import body as bodies
+from gateway.request.admission import Admission
+from gateway.request.describe import (
     ENCODED_BODY,
     OTHER_ENDPOINT,
     Described,
     Describer,
     kind_of,
 )
-from gateway.errors import BadRequest, NotFound, Overloaded
-from gateway.explain_page import ExplainPage
-from gateway.guard import Guard
-from gateway.headers import target
-from gateway.integrity import is_encoded, is_signed
-from gateway.metrics import CONTENT_TYPE, Metrics
-from gateway.outgoing import Outgoing
-from gateway.peek import Peeked, peek
-from gateway.prompt import Kind
-from gateway.proxy import Proxy
-from gateway.room import Room, Share
-from gateway.same_site import check_same_site
-from gateway.session import session_of
-from gateway.stored_responses import StoredResponses, named_in
+from gateway.request.headers import target
+from gateway.request.integrity import is_encoded, is_signed
+from gateway.request.outgoing import Outgoing
+from gateway.request.peek import Peeked, peek
+from gateway.request.prompt import Kind
+from gateway.request.proxy import Proxy
+from gateway.request.room import Room, Share
+from gateway.request.session import session_of
+from gateway.request.stored_responses import StoredResponses, named_in
+from gateway.settings.config import Config
 from router.request import RouteRequest
 
 CHAT = "chat_completions"

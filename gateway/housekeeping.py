@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from gateway.metrics import Metrics
+from gateway.metrics.registry import Metrics
 from kvindex.index import Indexes
 from router.blockers import BlockerLog
 from router.pool import WorkerPool

@@ -4,7 +4,7 @@ import ctypes
 import logging
 import time
 
-from gateway.shared_config import SharedConfig
+from gateway.settings.shared_config import SharedConfig
 from render import ModelNotFound, Renderer
 
 log = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ only until the gateway is first ready.
 import logging
 from collections.abc import Iterable, Mapping
 
-from gateway.config import Config
 from gateway.errors import ConfigError
 from gateway.loading import load_renderer
-from gateway.shared_config import DEFAULT_PROFILE
+from gateway.settings.config import Config
+from gateway.settings.shared_config import DEFAULT_PROFILE
 from render import ModelNotFound, Renderer
 from render.profile import PROFILES
 from router.models import ListedModel

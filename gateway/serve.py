@@ -20,7 +20,7 @@ from aiohttp import web
 
 from gateway.listening import listen, take_port, url_of
 from gateway.server import make_runner
-from gateway.shared_config import SharedConfig
+from gateway.settings.shared_config import SharedConfig
 
 log = logging.getLogger(__name__)
 

@@ -40,7 +40,7 @@ def make_runner(app: web.Application, *, shutdown_s: float = 60.0) -> web.AppRun
     - no access log line per request;
     - after an early answer the rest of the body is read for a few seconds, so that
       the client gets to read the answer.
-    Bodies are limited by `gateway.body`, not by ``client_max_size``.
+    Bodies are limited by `gateway.request.body`, not by ``client_max_size``.
     """
     return _Runner(
         app,

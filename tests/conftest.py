@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from gateway.app import Gateway
-from gateway.config import Config
 from gateway.server import make_runner
+from gateway.settings.config import Config
 from render import Renderer
 from simworker.model import demo_model_dir
 from simworker.options import SimOptions

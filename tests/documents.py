@@ -13,14 +13,14 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
 
 from deploy import document as operating
-from gateway.config import Config
-from gateway.encoder_counters import encoder_counters
-from gateway.gauges import Gauges
-from gateway.metrics import Labelled, Metrics
-from gateway.options import markdown_table, options_of
-from gateway.proxy_config import ProxyConfig
-from gateway.render_config import RenderConfig
-from gateway.shared_config import SharedConfig
+from gateway.metrics.encoder_counters import encoder_counters
+from gateway.metrics.gauges import Gauges
+from gateway.metrics.registry import Labelled, Metrics
+from gateway.settings.config import Config
+from gateway.settings.options import markdown_table, options_of
+from gateway.settings.proxy_config import ProxyConfig
+from gateway.settings.render_config import RenderConfig
+from gateway.settings.shared_config import SharedConfig
 from kvindex.index import Indexes
 from router.forwarding import Forwarding
 from router.pool import WorkerPool

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gateway import describe, rendering
+from gateway.request import describe, rendering
 from render import REASONS
 from tests.documents import PARTS, ROOT, with_part
 

@@ -9,12 +9,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gateway import handlers, render_endpoints, render_server, worker_routes
+from gateway import handlers
+from gateway.admin.page import routes
 from gateway.cli import SIMULATED, parser
-from gateway.config import Config
-from gateway.options import options_of, read
-from gateway.page import routes
-from gateway.render_config import RenderConfig
+from gateway.endpoints import render_endpoints, render_server
+from gateway.settings.config import Config
+from gateway.settings.options import options_of, read
+from gateway.settings.render_config import RenderConfig
+from gateway.workers import worker_routes
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]

@@ -44,7 +44,7 @@ def test_it_chooses(theirs: type[Policy]) -> None:
 
 def test_it_can_be_replayed_and_served(theirs: type[Policy]) -> None:
     """By its name: the simulation and the options of the gateway know it."""
-    from gateway.values import policy_name
+    from gateway.settings.values import policy_name
 
     assert policy_name(NAME) == NAME
     options = SimulateOptions(block_size=64, limit=50)

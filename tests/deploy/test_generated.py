@@ -16,9 +16,9 @@ from deploy.document import panels_of
 from deploy.record import PREFIX, Dashboard
 from deploy.recordings import RECORDINGS
 from deploy.rule_tests import TESTS
-from gateway.comparison import FATES
-from gateway.config import Config
-from gateway.options import options_of
+from gateway.metrics.comparison import FATES
+from gateway.settings.config import Config
+from gateway.settings.options import options_of
 from tests.documents import metric_labels
 
 SUFFIXES = ("", "_total", "_bucket", "_count", "_sum")

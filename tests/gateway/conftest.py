@@ -12,10 +12,10 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from gateway import fingerprints
-from gateway.render_config import RenderConfig
-from gateway.render_server import RenderServer
+from gateway.endpoints.render_server import RenderServer
+from gateway.proof import fingerprints
 from gateway.server import make_runner
+from gateway.settings.render_config import RenderConfig
 from render import Renderer
 from tests.gateway.answering import Answering, Scripted
 from tests.gateway.fingerprinting import Waiting
@@ -68,7 +68,7 @@ def proofs_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> None:
         await asyncio.sleep(3600)
 
-    monkeypatch.setattr("gateway.proving.Proving.watch", nothing)
+    monkeypatch.setattr("gateway.proof.proving.Proving.watch", nothing)
 
 
 @pytest.fixture

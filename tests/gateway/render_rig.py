@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 
-from gateway.render_server import RenderServer
+from gateway.endpoints.render_server import RenderServer
 from tests.running import Served
 
 StartRenderServer = Callable[..., Awaitable["RunningRenderServer"]]

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from gateway.app import Gateway
-from gateway.config import Config
 from gateway.errors import ConfigError
+from gateway.settings.config import Config
 from render import ModelNotFound, Renderer
 from tests.proxy.raw import RawWorker, WorkerConnection
 from tests.running import SIM, StartGateway, StartWorker, until
@@ -44,8 +44,8 @@ async def test_models_that_come_later_are_not_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Loading would hold up the requests that are there by now; one line says so."""
-    monkeypatch.setattr("gateway.monitor.FIRST_RETRY_S", 0.05)
-    monkeypatch.setattr("gateway.monitor.RETRY_LIMIT_S", 0.1)
+    monkeypatch.setattr("gateway.workers.monitor.FIRST_RETRY_S", 0.05)
+    monkeypatch.setattr("gateway.workers.monitor.RETRY_LIMIT_S", 0.1)
     first = await start_worker(SIM)
     second = await start_worker(SIM)
     port = int(second.url.rpartition(":")[2])

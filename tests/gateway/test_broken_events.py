@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import zmq
 
-from gateway.values import EventEndpoint
+from gateway.settings.values import EventEndpoint
 from kvindex.blocks import pack_ids
 from kvindex.events import BlockRemoved, BlockStored, EventBatch, KVEvent
 from kvindex.feed import FeedSettings
@@ -141,7 +141,7 @@ async def test_a_silent_worker(
 ) -> None:
     """Requests that must have stored blocks, and no event: silent, not trusted."""
     soon = partial(FeedSettings, silent_after_s=0.1)
-    monkeypatch.setattr("gateway.ingest.FeedSettings", soon)
+    monkeypatch.setattr("gateway.events.ingest.FeedSettings", soon)
     worker = await start_worker(SIM)
     async with publishing() as (endpoint, _):
         gateway = await subscribed(start_gateway, worker, endpoint)

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from gateway import monitor
-from gateway.engines.facts import EventSource
+from gateway.workers import monitor
+from gateway.workers.engines.facts import EventSource
 from router.proof import NOT_ASKED
 from tests.gateway.forwarding_rig import PROVEN, known, prove
 from tests.running import SIM, WITH_EVENTS, StartGateway, StartWorker, until

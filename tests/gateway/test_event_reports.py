@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from gateway import monitor
+from gateway.workers import monitor
 from kvindex.events import AllBlocksCleared, BlockStored
 from simworker.server import SimWorker
 from tests.gateway.fed import (

@@ -9,7 +9,7 @@ import pytest
 
 from gateway import housekeeping
 from gateway.housekeeping import Housekeeping
-from gateway.metrics import Metrics
+from gateway.metrics.registry import Metrics
 from tests.running import until
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gateway import housekeeping
-from gateway.splice import encoded
+from gateway.request.splice import encoded
 from render import Renderer
 from router.forwarding import Blocker, Proof
 from tests.gateway.forwarding_rig import (
@@ -301,7 +301,7 @@ async def test_reading_the_shape_costs_nothing_where_no_ids_can_go(
         raise AssertionError
 
     for name in ("shape_of", "encoded", "read_object"):
-        monkeypatch.setattr(f"gateway.prompt.{name}", unexpected)
+        monkeypatch.setattr(f"gateway.request.prompt.{name}", unexpected)
     async with worker(ANSWER) as plain:
         gateway = await start_gateway(plain.url)
         assert (await ask(gateway))[0] == 200

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import Config
 from gateway.errors import ConfigError
 from gateway.models import Renderers
+from gateway.settings.config import Config
 from render import Renderer
 from router.models import ListedModel
 from tests.running import MODEL

@@ -5,7 +5,8 @@ from functools import partial
 
 import pytest
 
-from gateway import housekeeping, proving
+from gateway import housekeeping
+from gateway.proof import proving
 from router.forwarding import Blocker, Proof
 from simworker.trtllm.api import TrtllmApi
 from simworker.trtllm.fingerprint import read_mode

@@ -73,7 +73,7 @@ async def test_a_stalled_client(
     start_render_server: StartRenderServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It holds up nobody else, and is told after a while."""
-    monkeypatch.setattr("gateway.body.STALL_S", 0.3)
+    monkeypatch.setattr("gateway.request.body.STALL_S", 0.3)
     server = await start_render_server()
     async with RawClient(server.port) as stalled:
         await stalled.send(
@@ -105,7 +105,7 @@ async def test_the_deadline(
     start_render_server: StartRenderServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rendering that takes too long: 504."""
-    monkeypatch.setattr("gateway.render_server.DEADLINE_S", 0.1)
+    monkeypatch.setattr("gateway.endpoints.render_server.DEADLINE_S", 0.1)
     server = await start_render_server(render_threads=1)
     release = threading.Event()
     async with asyncio.TaskGroup() as tasks:

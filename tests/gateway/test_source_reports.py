@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway import monitor
-from gateway.values import EventEndpoint
+from gateway.settings.values import EventEndpoint
+from gateway.workers import monitor
 from kvindex.feed import FeedSettings
 from simworker.server import SimWorker
 from tests.gateway.fed import (
@@ -53,8 +53,8 @@ async def test_a_worker_without_events(
 
     ai-dynamo/dynamo#11194
     """
-    monkeypatch.setattr("gateway.silence.MISSING_AFTER_S", 0.2)
-    monkeypatch.setattr("gateway.silence.CHECK_S", 0.05)
+    monkeypatch.setattr("gateway.events.silence.MISSING_AFTER_S", 0.2)
+    monkeypatch.setattr("gateway.events.silence.CHECK_S", 0.05)
     lively, mute = await start_worker(options()), await start_worker(SIM)
     gateway = await start_gateway(lively, mute)
     for number in range(6):
@@ -78,7 +78,7 @@ async def test_a_poll_that_returns_nothing(
     NVIDIA/TensorRT-LLM#14882
     """
     soon = partial(FeedSettings, silent_after_s=0.1)
-    monkeypatch.setattr("gateway.ingest.FeedSettings", soon)
+    monkeypatch.setattr("gateway.events.ingest.FeedSettings", soon)
     worker = await start_worker(options("trtllm", kv_events=False))
     gateway = await start_gateway(worker)
     await gateway.chat(TURN)

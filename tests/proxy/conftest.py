@@ -12,15 +12,15 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from gateway.account import Account, Accounts
 from gateway.app import Gateway as RealGateway
-from gateway.config import Config
 from gateway.errors import GatewayError
-from gateway.exchange import Timeouts
-from gateway.headers import RawHeaders
+from gateway.request.account import Account, Accounts
+from gateway.request.headers import RawHeaders
+from gateway.request.usage import UsageScanner
 from gateway.server import make_runner
-from gateway.upstream import Upstreams
-from gateway.usage import UsageScanner
+from gateway.settings.config import Config
+from gateway.upstreams.exchange import Timeouts
+from gateway.upstreams.upstream import Upstreams
 from router.decision import Decision
 from tests.proxy.raw import RawWorker
 

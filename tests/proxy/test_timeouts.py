@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from gateway.exchange import Timeouts
+from gateway.upstreams.exchange import Timeouts
 from tests.proxy.conftest import GatewayFor
 from tests.proxy.raw import (
     CHAT,

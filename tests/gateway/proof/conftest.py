@@ -10,13 +10,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway import proving
-from gateway.asking import Asker
-from gateway.config import Config
 from gateway.models import Renderers
-from gateway.prover import Prover
-from gateway.proving import Proving
+from gateway.proof import proving
+from gateway.proof.prover import Prover
+from gateway.proof.proving import Proving
+from gateway.settings.config import Config
 from gateway.threads import Threads
+from gateway.workers.asking import Asker
 from render import Renderer
 from render.fingerprint import Fingerprint, digest
 from router.proof import Blocker, Proof

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.contact import WorkerFacts
+from gateway.workers.contact import WorkerFacts
 from render.fingerprint import Fingerprint
 from router.models import ModelName
 from router.policies import RoundRobin

@@ -45,7 +45,7 @@ async def test_in_a_gateway(
         "truncation",
         "tool_choice_none",
     }
-    assert not [r for r in caplog.records if r.name == "gateway.proving"]
+    assert not [r for r in caplog.records if r.name == "gateway.proof.proving"]
 
 
 @pytest.mark.parametrize("options", [SIM, WITH_EVENTS])

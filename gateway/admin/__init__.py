@@ -1,0 +1,1 @@
+"""What the gateway says of itself under /gateway, and to whom."""

@@ -1,0 +1,140 @@
+"""`kv-gateway doctor`: does each worker answer, send events, render alike?
+
+A gateway that serves nobody: it contacts the workers, follows their events, asks for
+proof of their rendering, and prints what it knows of each. With `--probe` it sends each
+worker small chats, after which events must arrive and cached tokens be told.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+from gateway.app import Gateway
+from gateway.doctor.diagnosis import Checkup, examine, heard
+from gateway.doctor.trial import try_out
+from gateway.settings.config import Config
+from gateway.settings.options import SECONDS, option
+from gateway.settings.values import positive
+from kvindex.standing import FeedState
+from router.proof import PENDING, Blocker
+from router.worker import Worker
+
+LOOK_S = 0.1
+EVENTS_S = 5.0
+"""So long after its chats a worker's events may take."""
+IDLE_S = 1.0
+"""So long a worker that is sent nothing is listened to."""
+REFUSED = "cannot connect"
+NO_MODEL = "no_model"
+COLUMNS = (
+    "worker",
+    "state",
+    "engine",
+    "KV events",
+    "block size",
+    "cached tokens",
+    "load",
+    "rendering",
+)
+
+
+class DoctorConfig(Config, frozen=True, kw_only=True):
+    """The options of the front door, and how long to look."""
+
+    wait: Annotated[
+        float,
+        option(
+            "seconds to wait for answers, events and proof",
+            metavar="SECONDS",
+            parse=positive,
+        ),
+    ] = 15 * SECONDS
+
+
+async def check(config: DoctorConfig) -> list[Checkup]:
+    """Examine every worker; ConfigError for a model that cannot be loaded."""
+    gateway = Gateway(config, serves=False)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + config.wait
+    await gateway.start()
+    try:
+        workers = gateway.pool.workers
+        await _until(lambda: all(_answered(gateway, w) for w in workers), end)
+        trials = await try_out(config, workers, config.wait) if config.probe else {}
+        facts = gateway.monitor.facts
+        known = [worker for worker in workers if worker.url in facts]
+        listened = loop.time() + (EVENTS_S if config.probe else IDLE_S)
+        await _until(lambda: all(map(heard, known)), listened)
+        await _until(lambda: all(_settled(gateway, w) for w in known), end)
+        return [examine(w, facts.get(w.url), trials.get(w.url)) for w in workers]
+    finally:
+        await gateway.stop()
+
+
+async def _until(holds: Callable[[], bool], end: float) -> None:
+    """Wait until it holds, or the time is up."""
+    loop = asyncio.get_running_loop()
+    while not holds() and loop.time() < end:  # noqa: ASYNC110 - it has many causes
+        await asyncio.sleep(LOOK_S)
+
+
+def _answered(gateway: Gateway, worker: Worker) -> bool:
+    """Whether it said who it is, or is not there."""
+    return worker.url in gateway.monitor.facts or worker.reason.startswith(REFUSED)
+
+
+def _settled(gateway: Gateway, worker: Worker) -> bool:
+    """Whether there is no proof and no replay to wait for."""
+    feeds = (known.feed for known in worker.knowledge.values())
+    if any(feed.state is FeedState.REPLAYING for feed in feeds):
+        return False
+    proof = worker.proof
+    if not isinstance(proof, Blocker) or proof.reason not in (PENDING, NO_MODEL):
+        return True
+    # A model that another worker told where to find is there only now.
+    find, names = gateway.renderers.find, worker.names.items()
+    return proof.reason == NO_MODEL and not any(find(n, m.base) for n, m in names)
+
+
+def report(checkups: Sequence[Checkup]) -> str:
+    """One table, then each problem with its remedy, then what is not known."""
+    rows = [COLUMNS, *(map(_row, checkups))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
+    table = "\n".join(line.rstrip() for line in lines)
+    problems, unknown = _said(checkups, wrong=True), _said(checkups, wrong=False)
+    return "\n".join([table, "", *(problems or ["nothing is wrong"]), *unknown, ""])
+
+
+def _row(checkup: Checkup) -> tuple[str, ...]:
+    return (
+        checkup.url,
+        checkup.state,
+        checkup.engine,
+        checkup.events,
+        checkup.block_size,
+        checkup.cached_tokens,
+        checkup.load,
+        checkup.rendering,
+    )
+
+
+def _said(checkups: Sequence[Checkup], *, wrong: bool) -> list[str]:
+    verb = "mend" if wrong else "find out"
+    return [
+        f"{checkup.url}: {finding.problem}\n    {verb}: {finding.remedy}"
+        for checkup in checkups
+        for finding in checkup.findings
+        if finding.wrong is wrong
+    ]
+
+
+def diagnose(config: DoctorConfig) -> int:
+    """Examine, print, and say by the exit status whether something is wrong."""
+    checkups = asyncio.run(check(config))
+    sys.stdout.write(report(checkups))
+    return int(any(f.wrong for checkup in checkups for f in checkup.findings))

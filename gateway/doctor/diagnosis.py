@@ -1,0 +1,167 @@
+"""What is wrong with a worker, seen from the gateway, and what would mend it.
+
+Looks only at what the gateway has learnt; `doctor.py` sees that it learns something.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from gateway.admin.pages import OWN_LEDGER
+from gateway.doctor import remedies
+from gateway.doctor.trial import Trial
+from gateway.workers.contact import GENERIC, WorkerFacts
+from kvindex.feed import Feed
+from kvindex.knowledge import Knowledge
+from kvindex.standing import FeedState
+from router.proof import Blocker
+from router.worker import Worker
+
+NO_MATTER = frozenset({"no_ids"})
+"""Why no ids go along, where nothing is wrong."""
+LEFT_OUT = frozenset({"group_kind", "window", "namespace"})
+"""Why events are left out on purpose: layers that keep only a part of a prompt, and
+blocks of adapters or salts that the events do not name."""
+UP = "is its address right, and is it up?"
+UNKNOWN = "?"
+KEY = "--worker-api-key"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something wrong, or unless `wrong` only unknown, and the flag that mends it."""
+
+    problem: str
+    remedy: str
+    wrong: bool = True
+
+
+class Checkup(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker, examined. The texts are cells of a table."""
+
+    url: str
+    state: str
+    engine: str = UNKNOWN
+    events: str = UNKNOWN
+    block_size: str = UNKNOWN
+    cached_tokens: str = UNKNOWN
+    load: str = UNKNOWN
+    rendering: str = UNKNOWN
+    findings: tuple[Finding, ...] = ()
+
+
+def examine(
+    worker: Worker, facts: WorkerFacts | None, trial: Trial | None = None
+) -> Checkup:
+    """What is known of a worker.
+
+    `facts` is what it said, if it said anything; `trial` what came of chats that were
+    sent to it, if any were.
+    """
+    if facts is None:
+        finding = Finding(worker.reason, UP)
+        return Checkup(url=worker.url, state="no answer", findings=(finding,))
+    sizes = sorted({worker.block_size_of(rank) for rank in worker.ranks})
+    return Checkup(
+        url=worker.url,
+        state=str(worker.state),
+        engine=f"{worker.engine} {worker.version or ''}".strip(),
+        events=_events(worker),
+        block_size="/".join(map(str, sizes)),
+        cached_tokens=_cached_tokens(trial),
+        load=OWN_LEDGER,
+        rendering=_rendering(worker),
+        findings=tuple(_findings(worker, facts, trial)),
+    )
+
+
+def heard(worker: Worker) -> bool:
+    """Whether each of its feeds has said something, or has nothing to say it by."""
+    return all(
+        feed.state is FeedState.ESTIMATED or feed.last_sequence is not None
+        for feed in _feeds(worker)
+    )
+
+
+def _feeds(worker: Worker) -> list[Feed]:
+    return [known.feed for _, known in sorted(worker.knowledge.items())]
+
+
+def _events(worker: Worker) -> str:
+    feeds = _feeds(worker)
+    if not any(feed.state is not FeedState.ESTIMATED for feed in feeds):
+        return "none"
+    arrive = sum(feed.last_sequence is not None for feed in feeds)
+    states = "/".join(sorted({str(feed.state) for feed in feeds}))
+    if len(feeds) > 1:
+        return f"{states}, {arrive} of {len(feeds)} ranks heard"
+    return f"{states}, {'heard' if arrive else 'nothing heard'}"
+
+
+def _cached_tokens(trial: Trial | None) -> str:
+    if trial is None or trial.problem is not None:
+        return UNKNOWN
+    return "not told" if trial.cached_tokens is None else "told"
+
+
+def _rendering(worker: Worker) -> str:
+    proof = worker.proof
+    if isinstance(proof, Blocker):
+        return proof.reason
+    return f"proven by {proof.by}"
+
+
+def _findings(
+    worker: Worker, facts: WorkerFacts, trial: Trial | None
+) -> Iterator[Finding]:
+    if facts.trouble:
+        wants_key = KEY in facts.trouble
+        remedy = f"{KEY} KEY" if wants_key else "its events tell it: --probe"
+        told = any(feed.block_size for feed in _feeds(worker))
+        yield Finding(facts.trouble, remedy, wants_key or not told)
+    if worker.engine == GENERIC:
+        text = "its engine is not known: no KV events, no ids"
+        yield Finding(text, "none, or the engine's own server in its place")
+    else:
+        for rank, known in sorted(worker.knowledge.items()):
+            where = f"rank {rank}: " if len(worker.knowledge) > 1 else ""
+            for finding in _about_events(worker, known, tried=trial is not None):
+                yield Finding(where + finding.problem, finding.remedy, finding.wrong)
+    if trial is not None:
+        yield from _about_trial(worker, trial)
+    proof = worker.proof
+    if isinstance(proof, Blocker) and proof.reason not in NO_MATTER:
+        text = f"its rendering is not proven: {proof.reason}"
+        detail = f" ({proof.detail})" if proof.detail else ""
+        yield Finding(text + detail, remedies.for_rendering(worker, proof.reason))
+
+
+def _about_events(
+    worker: Worker, known: Knowledge, *, tried: bool
+) -> Iterator[Finding]:
+    feed, remedy = known.feed, remedies.for_events(worker)
+    if feed.state is FeedState.ESTIMATED:
+        yield Finding(f"no KV events: {feed.reason}", remedy)
+    elif feed.state is not FeedState.LIVE:
+        yield Finding(f"{feed.state}: {feed.reason}", remedy)
+    elif feed.last_sequence is None and tried:
+        yield Finding(feed.likely_cause or "no events though it stored blocks", remedy)
+    elif feed.last_sequence is None:
+        text = "nothing heard: it may have had nothing to say"
+        yield Finding(text, "--probe, which sends it small chats", wrong=False)
+    for what in ("undecodable", "rejected"):
+        for reason, count in getattr(feed.counters, what).items():
+            if reason not in LEFT_OUT:
+                text = f"{count} of its KV events are {what}: {reason}"
+                yield Finding(text, "a newer gateway; those blocks stay unknown")
+
+
+def _about_trial(worker: Worker, trial: Trial) -> Iterator[Finding]:
+    if trial.problem is not None:
+        remedy = f"see the worker's log; {KEY} if it needs one"
+        yield Finding(trial.problem, remedy)
+    elif trial.cached_tokens is None:
+        text = "it tells no cached tokens, so predictions go unchecked"
+        yield Finding(text, remedies.for_cached_tokens(worker) or "none")
+    elif trial.cached_tokens == 0:
+        text = "a chat sent twice found nothing cached"
+        yield Finding(text, remedies.for_caching(worker))

@@ -1,0 +1,90 @@
+"""Small chats that a doctor sends a worker: is it up, do events come, what is told?
+
+Each rank that can be asked for by name gets one of its own; the first is sent twice, so
+that its second answer must tell of cached tokens.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+
+import aiohttp
+import msgspec
+
+from gateway.request.outgoing import RANK_HEADER
+from gateway.request.usage import UsageScanner
+from gateway.settings.config import Config
+from gateway.workers.asking import Asker, Unanswered
+from router.worker import Worker
+
+ANSWER_LIMIT = 1024 * 1024
+BLOCKS_SENT = 4
+"""Full blocks that a chat has at least, so that one must be stored."""
+PATH = "/v1/chat/completions"
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What came of it: a problem, or the cached tokens told of the repeated chat."""
+
+    problem: str | None = None
+    cached_tokens: int | None = None
+
+
+async def try_out(
+    config: Config, workers: Sequence[Worker], seconds: float
+) -> dict[str, Trial]:
+    """Send each worker its chats, within so many seconds; what came of it, by URL.
+
+    Without those that never said what they serve.
+    """
+    timeout = aiohttp.ClientTimeout(total=seconds, connect=config.connect_timeout)
+    known = [worker for worker in workers if worker.names]
+    async with aiohttp.ClientSession() as session:
+
+        async def one(worker: Worker, rank: int | None) -> Trial:
+            name = RANK_HEADER.decode()
+            headers = {} if rank is None else {name: str(rank)}
+            asker = Asker(
+                session,
+                worker.url,
+                worker.api_key or config.worker_api_key,
+                timeout=timeout,
+                headers=headers,
+            )
+            return await _chats(asker, worker, twice=rank in (None, worker.ranks[0]))
+
+        async def of(worker: Worker) -> Trial:
+            ranks = worker.ranks if worker.pinned else (None,)
+            trials = await asyncio.gather(*(one(worker, rank) for rank in ranks))
+            return next((t for t in trials if t.problem), trials[0])
+
+        trials = await asyncio.gather(*map(of, known))
+    return {worker.url: trial for worker, trial in zip(known, trials, strict=True)}
+
+
+async def _chats(asker: Asker, worker: Worker, *, twice: bool) -> Trial:
+    body = msgspec.json.encode(_chat(worker))
+    cached = None
+    try:
+        for _ in range(2 if twice else 1):
+            page = await asker.post(PATH, body, ANSWER_LIMIT)
+            if page.status != 200:
+                return Trial(f"a small chat is answered {page.status}")
+            scanner = UsageScanner()
+            scanner.feed(page.body)
+            cached = scanner.usage.cached_tokens if scanner.usage else None
+    except Unanswered as error:
+        return Trial(f"a small chat failed: {error}")
+    return Trial(None, cached)
+
+
+def _chat(worker: Worker) -> dict[str, object]:
+    """A chat whose first words no other has."""
+    words = BLOCKS_SENT * max(map(worker.block_size_of, worker.ranks))
+    text = " ".join(secrets.token_hex(2) for _ in range(words))
+    base = (n for n, name in worker.names.items() if name.adapter is None)
+    return {
+        "model": next(base, next(iter(worker.names))),
+        "messages": [{"role": "user", "content": text}],
+        "max_tokens": 1,
+    }

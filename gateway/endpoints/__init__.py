@@ -1,0 +1,1 @@
+"""Rendering and derendering as a service, over HTTP."""

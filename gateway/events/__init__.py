@@ -1,0 +1,1 @@
+"""KV events on their way from the workers into the index."""

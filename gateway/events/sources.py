@@ -1,0 +1,120 @@
+"""Which event sources a worker has: as declared, else as it told. No I/O."""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
+
+from gateway.workers.contact import ENGINES, GENERIC, WorkerFacts
+from gateway.workers.engines import vllm
+from gateway.workers.engines.facts import EventSource
+from kvindex.events import EventBatch
+from kvindex.wire import trtllm
+from router.worker import WorkerSpec
+
+LAST_PORT = 65_535
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the events of a worker's ranks come from."""
+
+    ranks: tuple[int, ...]
+    """Its ranks, with events or without; at least one."""
+    by_rank: Mapping[int, EventSource]
+    """The publishers to connect to."""
+    drained: bool = False
+    """They are fetched, for all ranks at once."""
+    listened: bool = False
+    """They come to the gateway's own socket, under the worker's topic."""
+    replays: Mapping[int, str] = {}
+    """Where ranks that come there replay; those of publishers are in `by_rank`."""
+    decode: Callable[[bytes], EventBatch] = vllm.DECODE
+
+    def named(self, rank: int) -> str | None:
+        """Where a rank's events come from, for the operator."""
+        if self.drained:
+            return "POST /kv_cache_events"
+        if self.listened:
+            return "--kv-events-bind"
+        source = self.by_rank.get(rank)
+        return source.endpoint if source else None
+
+    @property
+    def missed_reason(self) -> str:
+        """What a hole in the numbers of events means."""
+        return trtllm.MISSED if self.drained else "missed batches"
+
+    def has(self, rank: int) -> bool:
+        """Whether events of a rank come from anywhere."""
+        return self.drained or self.listened or rank in self.by_rank
+
+
+def sources_of(
+    spec: WorkerSpec,
+    facts: WorkerFacts | None,
+    *,
+    seen: Collection[int] = (),
+    listened: bool = False,
+) -> Sources:
+    """The sources of a worker; `seen` are ranks that its events named.
+
+    `listened`: its topic is one of the gateway's own socket. What the operator declared
+    wins over all, that socket over what the worker tells.
+    """
+    engine = ENGINES.get((facts and facts.engine) or GENERIC, vllm)
+    told, ranks = (facts.sources or {}, facts.ranks) if facts else ({}, ())
+    if spec.kv_events:
+        return _declared(spec, ranks, engine.DECODE)
+    replays = by_rank(spec.replay, ranks or tuple(told))
+    if listened:
+        known = {rank: source.replay for rank, source in told.items() if source.replay}
+        return Sources(
+            ranks=_ranks(ranks, seen),
+            by_rank={},
+            listened=True,
+            replays=known | replays,
+            decode=engine.DECODE,
+        )
+    if facts is not None and facts.drained is not None:
+        return Sources(
+            ranks=_ranks(ranks, seen),
+            by_rank={},
+            drained=True,
+            decode=facts.drained,
+        )
+    sources = {
+        rank: msgspec.structs.replace(source, replay=replays.get(rank, source.replay))
+        for rank, source in told.items()
+    }
+    return Sources(ranks=_ranks(ranks, told), by_rank=sources, decode=engine.DECODE)
+
+
+def _declared(
+    spec: WorkerSpec, ranks: tuple[int, ...], decode: Callable[[bytes], EventBatch]
+) -> Sources:
+    endpoints, replays = by_rank(spec.kv_events, ranks), by_rank(spec.replay, ranks)
+    every = set(ranks) if set(endpoints) <= set(ranks) else set(endpoints)
+    return Sources(
+        ranks=tuple(sorted(every)),
+        by_rank={
+            rank: EventSource(endpoint=endpoint, replay=replays.get(rank))
+            for rank, endpoint in endpoints.items()
+        },
+        decode=decode,
+    )
+
+
+def by_rank(declared: Mapping[int, str], ranks: tuple[int, ...]) -> dict[int, str]:
+    """Endpoints of all ranks: engines publish rank r at the port of rank 0 plus r.
+
+    Only where nothing but rank 0 is declared, of a worker with several.
+    """
+    match = re.fullmatch(r"(tcp://.+:)(\d{1,5})", declared.get(0, ""))
+    if set(declared) != {0} or match is None or len(ranks) < 2:
+        return dict(declared)
+    base = int(match[2])
+    return {r: f"{match[1]}{base + r}" for r in ranks if base + r <= LAST_PORT}
+
+
+def _ranks(*told: Collection[int]) -> tuple[int, ...]:
+    return tuple(sorted(set().union(*told))) or (0,)

@@ -1,0 +1,1 @@
+"""Prometheus metrics, written as things happen or read at each scrape."""

@@ -1,0 +1,1 @@
+"""Proof that a worker renders as this gateway does."""

@@ -1,0 +1,1 @@
+"""The way of one request: read, described, sent, relayed, accounted for."""

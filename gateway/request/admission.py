@@ -1,0 +1,98 @@
+"""Admission: whether a request may go to a worker now, waits a little, or is refused.
+
+The measure is what the workers that may answer it have to prefill: uncached prompt
+tokens in flight, on average. Without a limit (the default) nothing waits and nothing is
+refused; engines have queues of their own. It chooses no worker.
+"""
+
+import asyncio
+from collections import deque
+
+from gateway.errors import Overloaded
+from gateway.metrics.registry import Metrics
+from gateway.settings.proxy_config import ProxyConfig
+from router.pool import WorkerPool
+from router.request import RouteRequest
+
+LOOK_S = 0.02
+"""How often it is looked whether one that waits fits; prefills end without a word."""
+
+
+class Admission:
+    """Lets requests pass in the order they came; belongs to one event loop."""
+
+    def __init__(self, config: ProxyConfig, pool: WorkerPool, metrics: Metrics) -> None:
+        self._config = config
+        self._pool = pool
+        self._metrics = metrics
+        self._waiting: deque[_Waiting] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait now."""
+        return len(self._waiting)
+
+    async def admit(self, route: RouteRequest) -> None:
+        """Return when the request may go; Overloaded where it may not in time."""
+        if self._config.max_inflight_tokens is None:
+            return
+        if not self._waiting and self._fits(route.model):
+            return
+        if len(self._waiting) >= self._config.max_queue:
+            raise self._refusal("queue_full", "as many requests wait as may")
+        waiting = _Waiting(route.model)
+        self._waiting.append(waiting)
+        self._look_later(LOOK_S)
+        try:
+            async with asyncio.timeout(self._config.queue_timeout):
+                await waiting.admitted
+        except TimeoutError:
+            raise self._refusal("too_long", "no worker had room in time") from None
+        finally:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+
+    def _fits(self, model: str | None) -> bool:
+        """Whether the workers for a model have less in flight than they may.
+
+        Also where there is none: that is not for this file to say.
+        """
+        limit = self._config.max_inflight_tokens
+        workers = self._pool.candidates(model)
+        if limit is None or not workers:
+            return True
+        tokens = sum(worker.inflight_tokens for worker in workers)
+        return tokens < limit * len(workers)
+
+    def _look(self) -> None:
+        """Admit the first that fits; the next one once that is on its way."""
+        self._timer = None
+        full: set[str | None] = set()
+        for waiting in self._waiting:
+            if waiting.admitted.done() or waiting.model in full:
+                continue
+            full.add(waiting.model)
+            if self._fits(waiting.model):
+                waiting.admitted.set_result(None)
+                self._look_later(0)
+                return
+        if self._waiting:
+            self._look_later(LOOK_S)
+
+    def _look_later(self, seconds: float) -> None:
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(seconds, self._look)
+
+    def _refusal(self, reason: str, text: str) -> Overloaded:
+        self._metrics.refused.labels(reason).inc()
+        return Overloaded(f"the workers are at their limit, and {text}")
+
+
+class _Waiting:
+    """One request that waits."""
+
+    def __init__(self, model: str | None) -> None:
+        self.model = model
+        self.admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()

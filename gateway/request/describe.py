@@ -1,0 +1,205 @@
+"""A request's body -> what the router needs to know of it.
+
+Renders, cuts into blocks and hashes, once per distinct (profile, block size) among
+the candidates. Where that cannot be done, the raw content stands in: its bytes are
+cut into pieces that are hashed like blocks, so that equal beginnings still meet.
+"""
+
+import time
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from gateway.metrics.registry import Metrics
+from gateway.models import Renderers
+from gateway.request.peek import PROMPT_LOGPROBS, Peeked
+from gateway.request.prompt import Ids, Kind, Prompt, render
+from gateway.request.rendering import LATE, NotRendered, RenderPool
+from kvindex.blocks import Namespace, chain
+from render import Rendered
+from router.forwarding import Forwarding
+from router.pool import WorkerPool
+from router.request import (
+    CONTENT_PIECE_BYTES,
+    CONTENT_PIECE_TOKENS,
+    Rendering,
+    RouteRequest,
+)
+from router.worker import CONTENT_PIECES
+
+CONTENT_LIMIT = CONTENT_PIECES * CONTENT_PIECE_BYTES
+BYTES_PER_TOKEN = CONTENT_PIECE_BYTES // CONTENT_PIECE_TOKENS
+
+NO_MODEL = "no_model"
+SWITCHED_OFF = "switched_off"
+ENCODED_BODY = "encoded_body"
+OTHER_ENDPOINT = "endpoint"
+NOT_RENDERED = "not_rendered"
+SIGNED_BODY = "signed_body"
+SEVERAL_PROMPTS = "several_prompts"
+
+
+class Described(msgspec.Struct, frozen=True):
+    """A request as the router sees it, and the ids that may go along, by profile."""
+
+    route: RouteRequest
+    ids: dict[str, Ids] = {}
+    uncompared: str | None = None
+    """Why its predicted hits are not compared with what the worker reports."""
+    rendered: Mapping[str, Rendered] = {}
+    """The prompt by profile, only where it is to be explained: it may be large."""
+
+
+class Describer:
+    """Makes RouteRequests."""
+
+    def __init__(
+        self,
+        *,
+        pool: WorkerPool,
+        renderers: Renderers,
+        render_pool: RenderPool,
+        metrics: Metrics,
+        render: bool,
+        forwarding: Forwarding,
+    ) -> None:
+        self._pool = pool
+        self._renderers = renderers
+        self._render_pool = render_pool
+        self._metrics = metrics
+        self._rendering = render
+        self._forwarding = forwarding
+
+    async def describe(
+        self,
+        body: bytes,
+        peeked: Peeked,
+        kind: Kind,
+        *,
+        counted: bool = True,
+        editable: bool = True,
+    ) -> Described:
+        """Describe an inference request; never raises for what is in it.
+
+        Its times go into the metrics if `counted`; ids may go along if `editable`.
+        """
+        if peeked.problem is not None:
+            return Described(self.unrendered(len(body), peeked, peeked.problem))
+        namespace = self._pool.resolve(peeked.model, peeked.cache_salt)
+        forward, no_ids = self._offer(peeked.model, kind, editable=editable)
+        begun = time.perf_counter()
+        try:
+            prompt = await self._render(body, peeked, namespace, kind, forward)
+        except NotRendered as reason:
+            if counted and reason.reason == LATE:
+                self._metrics.render_seconds.observe(time.perf_counter() - begun)
+            route = self.unrendered(len(body), peeked, reason.reason)
+            return Described(route, uncompared=peeked.uncompared)
+        if counted:
+            self._count(prompt.rendered, time.perf_counter() - begun)
+        route = RouteRequest(
+            model=peeked.model,
+            renderings=prompt.blocks,
+            prompt_tokens=len(prompt.rendered),
+            prompts=prompt.count,
+            max_tokens=_output_limit(peeked),
+            stream=peeked.stream,
+            reads_cache=peeked.uncompared != PROMPT_LOGPROBS,
+            forwardable=prompt.forwardable,
+            no_ids=no_ids,
+        )
+        several = SEVERAL_PROMPTS if prompt.count > 1 else None
+        rendered = {} if counted else prompt.by_profile
+        return Described(route, prompt.ids, peeked.uncompared or several, rendered)
+
+    def unrendered(self, size: int, peeked: Peeked, reason: str) -> RouteRequest:
+        """Describe a body of `size` bytes by its raw content, if it shows any."""
+        namespace = self._pool.resolve(peeked.model, peeked.cache_salt)
+        return RouteRequest(
+            model=peeked.model,
+            content=_content(peeked, namespace),
+            prompt_tokens=size // BYTES_PER_TOKEN,
+            max_tokens=_output_limit(peeked),
+            stream=peeked.stream,
+            not_rendered=reason,
+            no_ids=OTHER_ENDPOINT if reason == OTHER_ENDPOINT else NOT_RENDERED,
+        )
+
+    def _offer(
+        self, model: str | None, kind: Kind, *, editable: bool
+    ) -> tuple[frozenset[str], str | None]:
+        """The profiles whose ids may go along, or why none may, whatever the body."""
+        if kind != "chat":
+            return frozenset(), OTHER_ENDPOINT
+        if not editable:
+            return frozenset(), SIGNED_BODY
+        return self._forwarding.offer(model)
+
+    def _count(self, rendered: Rendered, took_s: float) -> None:
+        self._metrics.render_seconds.observe(took_s)
+        self._metrics.template_seconds.observe(rendered.template_s)
+        self._metrics.tokenize_seconds.observe(rendered.tokenize_s)
+
+    async def _render(
+        self,
+        body: bytes,
+        peeked: Peeked,
+        namespace: Namespace,
+        kind: Kind,
+        forward: Collection[str],
+    ) -> Prompt:
+        if not self._rendering:
+            raise NotRendered(SWITCHED_OFF)
+        keys = self._pool.rendering_keys(peeked.model)
+        renderers = {}
+        for profile in sorted({profile for profile, _ in keys}):
+            found = self._renderers.find(peeked.model, namespace.model, profile)
+            if found is not None:
+                renderers[profile] = found
+        if not renderers:
+            raise NotRendered(NO_MODEL)
+        root = namespace.root()
+
+        # Hashing, too, is done in the thread: a million tokens take ten milliseconds.
+        def work() -> Prompt:
+            return render(renderers, body, kind, keys=keys, root=root, forward=forward)
+
+        return await self._render_pool.run(work, len(body))
+
+
+def kind_of(peeked: Peeked) -> Kind | None:
+    """What a body is, by what it asks with; None where that is missing."""
+    kinds: tuple[tuple[msgspec.Raw | None, Kind], ...] = (
+        (peeked.messages, "chat"),
+        (peeked.prompt, "completion"),
+        (peeked.input, "responses"),
+    )
+    return next((kind for asked, kind in kinds if asked is not None), None)
+
+
+def _output_limit(peeked: Peeked) -> int | None:
+    newer = peeked.max_completion_tokens
+    return newer if newer is not None else peeked.max_tokens
+
+
+def _content(peeked: Peeked, namespace: Namespace) -> Rendering | None:
+    """Pseudo blocks over the raw tools and messages, or over the raw prompt."""
+    candidates = (peeked.messages, peeked.prompt, peeked.input)
+    conversation = next((c for c in candidates if c is not None), None)
+    if conversation is None:
+        return None
+    # The closing bracket or quote is where the next turn goes on: left out.
+    parts = [_view(peeked.tools), _view(conversation)[:-1]]
+    size = sum(len(part) for part in parts)
+    raw = b"".join(part[:CONTENT_LIMIT] for part in parts)[:CONTENT_LIMIT]
+    return Rendering(
+        profile="content",
+        block_size=CONTENT_PIECE_TOKENS,
+        hashes=chain(raw, CONTENT_PIECE_TOKENS, namespace.root()),
+        token_count=max(1, size // BYTES_PER_TOKEN),
+        estimated=True,
+    )
+
+
+def _view(raw: msgspec.Raw | None) -> memoryview:
+    return memoryview(b"" if raw is None else raw)

@@ -1,0 +1,196 @@
+"""One request through one worker, or two: decide, send, retry once, relay, account.
+
+What may be tried again is the design's rule: at most one further worker, at once, and
+only where the first cannot have acted on the request (no connection, or a reused
+connection that was already closed) or said it is busy (429, 503). Everything else is
+the client's to know.
+"""
+
+import msgspec
+from aiohttp import web
+
+from gateway.errors import ConnectFailed, GatewayError, NoWorker, StaleConnection
+from gateway.metrics.registry import Metrics
+from gateway.request.account import Account, Accounts, failure_kind
+from gateway.request.decision_header import decision_header
+from gateway.request.outgoing import Outgoing
+from gateway.request.relay import STALL_S, relay
+from gateway.request.sending import Sender
+from gateway.upstreams.upstream import Upstreams
+from gateway.upstreams.upstream_response import UpstreamResponse
+from router.decision import BUSY_STATUSES, Decision
+from router.pool import NoCandidate
+from router.request import RouteRequest
+from router.router import Router
+
+
+class Attempt(msgspec.Struct, kw_only=True):
+    """A decision that was sent, and the head of its answer."""
+
+    decision: Decision
+    account: Account
+    response: UpstreamResponse
+
+    @property
+    def busy(self) -> bool:
+        """The worker has no time: another may answer."""
+        return self.response.status in BUSY_STATUSES
+
+    def abandon(self) -> None:
+        """Another worker answers in its place."""
+        self.response.abort()
+        self.account.failed("busy")
+
+
+class Proxy:
+    """Sends requests where the router says, and tells it what became of them."""
+
+    def __init__(
+        self,
+        *,
+        router: Router,
+        upstreams: Upstreams,
+        accounts: Accounts,
+        metrics: Metrics,
+        client_rank: bool,
+        tells_decision: bool = False,
+        stall_s: float = STALL_S,
+    ) -> None:
+        """`stall_s`: a client that takes nothing for so long is given up.
+
+        `tells_decision`: a header tells clients where their requests went.
+        """
+        self._router = router
+        self._sender = Sender(upstreams, metrics, client_rank=client_rank)
+        self._accounts = accounts
+        self._metrics = metrics
+        self._client_rank = client_rank
+        self._tells_decision = tells_decision
+        self._stall_s = stall_s
+
+    async def forward(
+        self, request: web.Request, outgoing: Outgoing, route: RouteRequest
+    ) -> web.StreamResponse:
+        """Answer the client with a worker's answer; GatewayError where none came."""
+        if self._client_rank:
+            route = _at_clients_rank(route, outgoing)
+        attempt = await self._answered(outgoing, route)
+        account = attempt.account
+        outgoing.answered()
+        try:
+            response = await relay(
+                request,
+                attempt.response,
+                request_id=outgoing.request_id,
+                observer=account,
+                stall_s=self._stall_s,
+                extra=decision_header(attempt.decision) if self._tells_decision else (),
+            )
+            account.ended(response.error)
+            return response
+        except GatewayError as error:
+            account.ended(error)
+            raise
+        finally:
+            account.failed("client")  # only where nothing else has ended it
+
+    async def _answered(self, outgoing: Outgoing, route: RouteRequest) -> Attempt:
+        """The answer to relay: the first worker's, or a second one's."""
+        decision = self._decide(route)
+        try:
+            attempt = await self._attempt(outgoing, decision)
+        except (ConnectFailed, StaleConnection) as error:
+            if not error.retryable:
+                raise
+            return await self._second(outgoing, route, decision, error)
+        if attempt.busy and outgoing.repeatable:
+            return await self._instead_of(attempt, outgoing, route)
+        return attempt
+
+    async def _second(
+        self,
+        outgoing: Outgoing,
+        route: RouteRequest,
+        failed: Decision,
+        error: ConnectFailed | StaleConnection,
+    ) -> Attempt:
+        """Send once more after a first try that reached nobody."""
+        try:
+            decision = self._decide(_without(route, failed))
+        except NoWorker:
+            if isinstance(error, ConnectFailed):
+                raise error from None
+            decision = self._decide(route)  # the same worker, by a new connection
+        stale = isinstance(error, StaleConnection)
+        self._metrics.retries.labels("stale" if stale else "connect").inc()
+        return await self._attempt(outgoing, decision)
+
+    async def _instead_of(
+        self, busy: Attempt, outgoing: Outgoing, route: RouteRequest
+    ) -> Attempt:
+        """Another worker's answer in place of a 429 or 503, if there is one."""
+        try:
+            decision = self._decide(_without(route, busy.decision))
+        except NoWorker:
+            return busy
+        try:
+            self._metrics.retries.labels("busy").inc()
+            attempt = await self._attempt(outgoing, decision)
+        except GatewayError:
+            return busy
+        except BaseException:
+            busy.abandon()
+            raise
+        if attempt.busy:  # nobody has time: what the first one said stands
+            attempt.abandon()
+            return busy
+        busy.abandon()
+        return attempt
+
+    def _decide(self, route: RouteRequest) -> Decision:
+        with self._metrics.decide_seconds.time():
+            try:
+                decision = self._router.decide(route)
+            except NoCandidate as error:
+                raise NoWorker(str(error)) from None
+        return decision
+
+    async def _attempt(self, outgoing: Outgoing, decision: Decision) -> Attempt:
+        """Send to the decision's worker; the head of its answer, or what failed."""
+        account = self._accounts.open(
+            decision,
+            outgoing.begun,
+            uncompared=outgoing.uncompared,
+            stored=outgoing.stored,
+        )
+        outcome = "client"
+        try:
+            decision.sent()
+            response = await self._sender.send(outgoing, decision)
+            account.answered(response)
+            attempt = Attempt(decision=decision, account=account, response=response)
+            outcome = "busy" if attempt.busy else "answered"
+            return attempt
+        except GatewayError as error:
+            outcome = failure_kind(error)
+            if isinstance(error, ConnectFailed | StaleConnection):
+                self._sender.drop(decision)
+            account.ended(error)
+            raise
+        except BaseException:
+            account.failed("client")
+            raise
+        finally:
+            self._metrics.attempts.labels(decision.worker.url, outcome).inc()
+
+
+def _at_clients_rank(route: RouteRequest, outgoing: Outgoing) -> RouteRequest:
+    value = outgoing.clients_rank
+    if value is None or not value.isdigit() or len(value) > 9:
+        return route
+    return msgspec.structs.replace(route, rank=int(value))
+
+
+def _without(route: RouteRequest, decision: Decision) -> RouteRequest:
+    exclude = route.exclude | {decision.worker.url}
+    return msgspec.structs.replace(route, exclude=exclude)

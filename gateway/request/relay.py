@@ -1,0 +1,192 @@
+"""Relay a worker's answer to the client, as it comes, at the client's pace.
+
+Server-sent events are relayed whole; everything else in the pieces it came in. A
+worker that dies ends an event stream with one error event (and no fake ``[DONE]``);
+any other body is cut, so that the client notices.
+
+A worker that closes after a whole ``data: [DONE]`` event, but without the end of the
+body, has said everything: that stream ends well.
+"""
+
+import asyncio
+from typing import Protocol
+
+from aiohttp import web
+
+from gateway.errors import ClientGone, GatewayError
+from gateway.request.client import ClientWriter, RelayedResponse
+from gateway.request.headers import RawHeaders, first
+from gateway.request.sse import WholeEvents, has_data
+from gateway.upstreams.upstream_response import UpstreamResponse
+
+STALL_S = 300.0
+"""A client that takes nothing for this long is given up."""
+
+LOOK_S = 0.5
+"""How often a waiting relay looks whether its client is still there."""
+
+
+class ResponseObserver(Protocol):
+    """Sees what is relayed. Must be quick, and must not raise."""
+
+    def head(self, status: int, headers: RawHeaders) -> None:
+        """Before anything is relayed."""
+
+    def first_byte(self) -> None:
+        """Once: the first body; of an event stream, its first event with data."""
+
+    def data(self, data: bytes) -> None:
+        """Body as it is relayed; of an event stream, whole events."""
+
+
+async def relay(
+    request: web.Request,
+    response: UpstreamResponse,
+    *,
+    request_id: bytes,
+    observer: ResponseObserver,
+    stall_s: float = STALL_S,
+    extra: RawHeaders = (),
+) -> RelayedResponse:
+    """Relay `response` to its end; the result goes back to aiohttp.
+
+    `extra` headers are added to the worker's.
+
+    Its `error` tells how it ended. Raises what ended the answer where nothing has
+    been written yet: another answer can still be given. Cancelled (the client left),
+    it closes the worker's connection.
+    """
+    if response.error is not None:
+        raise response.error
+    observer.head(response.status, response.headers)
+    try:
+        passage = _Passage(
+            request, response, request_id=request_id, observer=observer, extra=extra
+        )
+        await passage.run(stall_s)
+    finally:
+        response.abort()
+        await response.settled()
+    if passage.incomplete:
+        passage.client.cut()
+    return passage.client.response
+
+
+class _Passage:
+    """The sink of one answer: frames events, tells the observer, writes, waits."""
+
+    def __init__(
+        self,
+        request: web.Request,
+        response: UpstreamResponse,
+        *,
+        request_id: bytes,
+        observer: ResponseObserver,
+        extra: RawHeaders,
+    ) -> None:
+        self.client = ClientWriter(
+            request,
+            status=response.status,
+            reason=response.reason,
+            headers=response.headers,
+            request_id=request_id,
+            extra=extra,
+        )
+        self.incomplete = False
+        """The client must be shown that its answer is not whole."""
+        self._response = response
+        self._observer = observer
+        self._events = WholeEvents() if is_event_stream(response.headers) else None
+        self._began = False
+        self._over = False
+        self._wake = asyncio.Event()
+
+    async def run(self, stall_s: float) -> None:
+        """Relay until the end of the answer, one way or another."""
+        self._response.attach(self)
+        if not self._over:
+            self.client.start()
+            self.client.limit_buffer()
+        while not self._over:
+            await self._wake.wait()
+            self._wake.clear()
+            if not self._over:
+                await self._wait_for_client(stall_s)
+
+    # BodySink
+
+    def data(self, pieces: list[bytes]) -> None:
+        if self.client.gone:
+            self._give_up()
+            return
+        if self._events is not None:
+            whole = self._events.feed(b"".join(pieces))
+            pieces = [whole] if whole else []
+        if pieces:
+            self._pass(pieces)
+        if self.client.full:
+            self._response.pause()
+            self._wake.set()
+
+    def end(self) -> None:
+        rest = self._events.rest() if self._events is not None else b""
+        if rest:
+            self._pass([rest])
+        self.client.end()
+        self._finish(None)
+
+    def failed(self, error: GatewayError) -> None:
+        events = self._events
+        if events is not None and self.client.open_ended:
+            if events.done:
+                self.end()
+                return
+            self.client.body([events.error_event(error)])
+            self.client.end()
+        else:
+            self.incomplete = True
+        self._finish(error)
+
+    def _pass(self, pieces: list[bytes]) -> None:
+        if not self._began:
+            self._begin(pieces)
+        for piece in pieces:
+            self._observer.data(piece)
+        self.client.body(pieces)
+
+    def _begin(self, pieces: list[bytes]) -> None:
+        if self._events is None or has_data(pieces[0]):
+            self._began = True
+            self._observer.first_byte()
+
+    def _finish(self, error: GatewayError | None) -> None:
+        self.client.response.error = error
+        self._over = True
+        self._wake.set()
+
+    def _give_up(self) -> None:
+        self._response.abort()
+        self.incomplete = True
+        self._finish(ClientGone("the client left"))
+
+    async def _wait_for_client(self, stall_s: float) -> None:
+        """Until the client has taken enough, left, or taken nothing for too long."""
+        drained = asyncio.ensure_future(self.client.drained())
+        waiting, looks = self.client.waiting, 0.0
+        try:
+            while not drained.done() and not self._over:
+                await asyncio.wait({drained}, timeout=LOOK_S)
+                looks = looks + LOOK_S if self.client.waiting >= waiting else 0.0
+                waiting = self.client.waiting
+                if self.client.gone or looks > stall_s:
+                    self._give_up()
+        finally:
+            drained.cancel()
+        self._response.resume()
+
+
+def is_event_stream(headers: RawHeaders) -> bool:
+    """Whether an answer is server-sent events that can be read as they are."""
+    kind = (first(headers, b"content-type") or b"").lower()
+    coding = first(headers, b"content-encoding") or b"identity"
+    return kind.startswith(b"text/event-stream") and coding.lower() == b"identity"

@@ -1,0 +1,83 @@
+"""A request on its way to the worker that was chosen, with its token ids or without.
+
+A worker that refuses the ids is asked again as the client wrote it: what it says then
+is the client's. Everything else that may be tried again is the proxy's.
+"""
+
+from gateway.metrics.registry import Metrics
+from gateway.request.outgoing import Outgoing
+from gateway.upstreams.origin import Origin
+from gateway.upstreams.upstream import Upstreams
+from gateway.upstreams.upstream_response import UpstreamResponse
+from router.decision import Decision
+from router.proof import IDS_REJECTED, Blocker
+
+REFUSALS = frozenset({400, 413, 422})
+"""How engines, and what stands before them, refuse a body for what is in it. A 5xx is
+no refusal of ids that the worker itself would make: it says that the worker failed, and
+asking again would load it twice."""
+TOO_LARGE = 413
+"""Tells of this one body, which ids made longer; not of ids."""
+ERRORS = 400
+
+
+class Sender:
+    """Sends requests; knows the workers' addresses, and whose ids were refused."""
+
+    def __init__(
+        self, upstreams: Upstreams, metrics: Metrics, *, client_rank: bool
+    ) -> None:
+        """`client_rank`: clients may choose a data-parallel rank."""
+        self._upstreams = upstreams
+        self._metrics = metrics
+        self._client_rank = client_rank
+        self._origins: dict[str, Origin] = {}
+
+    async def send(self, outgoing: Outgoing, decision: Decision) -> UpstreamResponse:
+        """The head of the worker's answer; GatewayError where there is none."""
+        if outgoing.clients_rank is not None and not self._client_rank:
+            self._metrics.client_ranks_dropped.inc()
+        with_ids = decision.no_ids is None and outgoing.repeatable
+        response = await self._send(outgoing, decision, with_ids=with_ids)
+        if not with_ids:
+            self._metrics.forwarded.labels("withheld", decision.no_ids or "body").inc()
+            return response
+        self._metrics.forwarded.labels("forwarded", "proven").inc()
+        if response.status not in REFUSALS:
+            return response
+        response.abort()
+        return await self._as_written(outgoing, decision, response.status)
+
+    def drop(self, decision: Decision) -> None:
+        """Close the free connections to the worker of a decision."""
+        self._upstreams.drop(self._origin(decision.worker.url))
+
+    async def _as_written(
+        self, outgoing: Outgoing, decision: Decision, refusal: int
+    ) -> UpstreamResponse:
+        """The same to the same worker without ids; it gets none if that was it."""
+        response = await self._send(outgoing, decision, with_ids=False)
+        if response.status >= ERRORS:
+            reason = "refused"
+        elif refusal == TOO_LARGE:
+            reason = "too_large"
+        else:
+            reason = IDS_REJECTED
+            detail = f"{refusal} with token ids, {response.status} without"
+            decision.worker.proof = Blocker(reason=IDS_REJECTED, detail=detail)
+        self._metrics.forwarded.labels("resent", reason).inc()
+        return response
+
+    async def _send(
+        self, outgoing: Outgoing, decision: Decision, *, with_ids: bool
+    ) -> UpstreamResponse:
+        request = outgoing.for_worker(
+            decision, client_rank=self._client_rank, with_ids=with_ids
+        )
+        return await self._upstreams.send(self._origin(decision.worker.url), request)
+
+    def _origin(self, url: str) -> Origin:
+        origin = self._origins.get(url)
+        if origin is None:
+            origin = self._origins[url] = Origin.parse(url)
+        return origin

@@ -1,0 +1,1 @@
+"""Every option: declared once, read from the command line and the environment."""

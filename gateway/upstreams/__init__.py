@@ -1,0 +1,1 @@
+"""Requests to workers and their answers, on connections of our own."""

@@ -1,0 +1,1 @@
+"""Who the workers are: asked, watched, added and taken out."""

@@ -1,0 +1,76 @@
+"""One question to a worker of the gateway's own: bounded in time and in size."""
+
+from collections.abc import Mapping
+
+import aiohttp
+
+from gateway.workers.engines.facts import Page
+
+TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
+
+
+class Unanswered(Exception):
+    """There is no answer; the text says why."""
+
+
+class TooLong(Unanswered):
+    """There is one, of no reasonable size."""
+
+
+class Asker:
+    """Asks one worker."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        api_key: str | None,
+        *,
+        timeout: aiohttp.ClientTimeout = TIMEOUT,
+        headers: Mapping[str, str] = {},
+    ) -> None:
+        """`headers` go along with each question."""
+        self._session = session
+        self._url = url
+        self._timeout = timeout
+        self._headers = {"Accept-Encoding": "identity", **headers}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+
+    async def get(self, path: str, limit: int) -> Page:
+        """The answer to a GET, of at most `limit` bytes; raises Unanswered."""
+        return await self._ask("GET", path, limit, None)
+
+    async def post(self, path: str, body: bytes, limit: int) -> Page:
+        """The answer to a JSON body, of at most `limit` bytes; raises Unanswered."""
+        return await self._ask("POST", path, limit, body)
+
+    async def _ask(
+        self, method: str, path: str, limit: int, body: bytes | None
+    ) -> Page:
+        headers = self._headers
+        if body is not None:
+            headers = {**headers, "Content-Type": "application/json"}
+        try:
+            async with self._session.request(
+                method,
+                self._url + path,
+                data=body,
+                headers=headers,
+                timeout=self._timeout,
+                allow_redirects=False,
+            ) as response:
+                return Page(response.status, await _read(response, path, limit))
+        except TimeoutError:
+            raise Unanswered(f"{path}: no answer in time") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise Unanswered(f"{path}: {type(error).__name__}: {error}") from None
+
+
+async def _read(response: aiohttp.ClientResponse, path: str, limit: int) -> bytes:
+    body = b""
+    while more := await response.content.read(limit):
+        body += more
+        if len(body) > limit:
+            raise TooLong(f"{path} answers over {limit} bytes")
+    return body

@@ -1,0 +1,176 @@
+"""Asking a worker who it is: models, engine, version, block size, event sources.
+
+The answer is neutral (`WorkerFacts`); how an engine puts it is in `engines/`.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from gateway.workers.engines import sglang, trtllm, vllm
+from gateway.workers.engines.facts import (
+    Engine,
+    EngineFacts,
+    Page,
+    Pages,
+    refused,
+    string,
+)
+from router.models import ListedModel
+from router.worker import WorkerSpec
+
+ANSWER_LIMIT = 8 * 1024 * 1024
+TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
+
+GENERIC = "generic"
+NAMES = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "trtllm": "trtllm",
+    "tensorrt_llm": "trtllm",
+}
+"""What `owned_by` of /v1/models says -> the engine."""
+ENGINES: Mapping[str, Engine] = {"vllm": vllm, "sglang": sglang, "trtllm": trtllm}
+
+
+NO_NAMES: Mapping[str, str] = {}
+
+
+class ContactFailed(Exception):
+    """The worker did not say who it is; the text names what failed."""
+
+
+class _ModelList(msgspec.Struct, frozen=True):
+    data: list[dict[str, Any]]
+
+
+class WorkerFacts(EngineFacts, frozen=True, kw_only=True):
+    """What a worker told about itself; None where it did not."""
+
+    models: tuple[ListedModel, ...]
+    listing: tuple[dict[str, Any], ...]
+    """The entries of /v1/models as the worker wrote them."""
+    engine: str | None
+    """None where it cannot be told now, because a route failed."""
+
+
+class Contact:
+    """How one worker is asked."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, url: str, api_key: str | None
+    ) -> None:
+        self._session = session
+        self._url = url
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+    async def models(self) -> list[dict[str, Any]]:
+        """The entries of /v1/models; raises ContactFailed."""
+        try:
+            page = await self._get("/v1/models")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ContactFailed(reason(error)) from None
+        if page.status != 200:
+            raise ContactFailed(f"/v1/models answers {page.status}")
+        try:
+            return msgspec.json.decode(page.body, type=_ModelList).data
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise ContactFailed("/v1/models answers no list of models") from None
+
+    async def pages(self, *routes: str, older: Mapping[str, str] = NO_NAMES) -> Pages:
+        """What optional routes answer; None where one failed.
+
+        `older` has names to try for those that the worker does not have.
+        """
+        answers = await asyncio.gather(*(self._page(r, older.get(r)) for r in routes))
+        return dict(zip(routes, answers, strict=True))
+
+    async def _page(self, route: str, older: str | None) -> Page | None:
+        try:
+            page = await self._get(route)
+        except (aiohttp.ClientError, TimeoutError, OSError, ContactFailed):
+            return None
+        if page.status == 404 and older is not None:
+            return await self._page(older, None)
+        return page if page.status < 500 else None
+
+    async def _get(self, route: str) -> Page:
+        url = self._url + route
+        async with self._session.get(
+            url, headers=self._headers, timeout=TIMEOUT
+        ) as response:
+            body = await response.content.read(ANSWER_LIMIT)
+            while body and not response.content.at_eof():
+                more = await response.content.read(ANSWER_LIMIT)
+                if len(body) + len(more) > ANSWER_LIMIT:
+                    raise ContactFailed(f"{route} answers more than {ANSWER_LIMIT} B")
+                body += more
+            return Page(response.status, body)
+
+
+async def ask(
+    session: aiohttp.ClientSession, spec: WorkerSpec, api_key: str | None
+) -> WorkerFacts:
+    """Who the worker is; raises ContactFailed where /v1/models has no answer."""
+    contact = Contact(session, spec.url, api_key)
+    listing = await contact.models()
+    engine, told = await _engine(contact, spec, listing)
+    return WorkerFacts(
+        models=tuple(_listed(entry) for entry in listing),
+        listing=tuple(listing),
+        engine=engine,
+        **{name: getattr(told, name) for name in EngineFacts.__struct_fields__},
+    )
+
+
+async def _engine(
+    contact: Contact, spec: WorkerSpec, listing: list[dict[str, Any]]
+) -> tuple[str | None, EngineFacts]:
+    """The engine as declared, as it calls itself, or by its routes; what it tells."""
+    owner = spec.engine or next((entry.get("owned_by") for entry in listing), None)
+    name = NAMES.get(str(owner))
+    if name is not None:
+        engine = ENGINES[name]
+        pages = await contact.pages(*engine.ROUTES, older=engine.OLDER)
+        return name, engine.read(pages, spec.url)
+    return await _by_routes(contact, spec.url)
+
+
+async def _by_routes(contact: Contact, url: str) -> tuple[str | None, EngineFacts]:
+    """Whose routes they are. /metrics comes last: reading it may empty it."""
+    routes = ("/kv_event_sources", "/server_info", "/version")
+    pages = dict(await contact.pages(*routes, older=sglang.OLDER))
+    sources, info = pages["/kv_event_sources"], pages["/server_info"]
+    if sources is not None and vllm.is_mine(sources.object()):
+        return "vllm", vllm.read({**pages, **await contact.pages("/metrics")}, url)
+    if info is not None and trtllm.is_mine(info.object()):
+        return "trtllm", trtllm.read(pages, url)
+    if info is not None and sglang.is_mine(info.object()):
+        return "sglang", sglang.read(pages, url)
+    if sources is None or info is None:
+        return None, EngineFacts()
+    # Any other may still have a Prometheus page, with the start of its process.
+    pages.update(await contact.pages("/metrics"))
+    trouble = refused("/server_info", info)
+    return GENERIC, msgspec.structs.replace(vllm.read(pages, url), trouble=trouble)
+
+
+def reason(error: Exception) -> str:
+    """Why a worker has not answered, in a few words."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number, said = error.os_error.errno, error.os_error.strerror
+        if number is not None and number > 0:  # name resolution has its own numbers
+            said = os.strerror(number)
+        return f"cannot connect: {said}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _listed(entry: dict[str, Any]) -> ListedModel:
+    root, parent = string(entry, "root"), string(entry, "parent")
+    return ListedModel(id=string(entry, "id") or "", root=root, parent=parent)

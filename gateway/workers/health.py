@@ -1,0 +1,74 @@
+"""Health checks: whether a worker's server answers at all, beside all requests.
+
+What becomes of a worker by them is `router.states`' business. A check that fails while
+the worker's answers go on is none: a server may be too busy for it, and is not dead.
+"""
+
+import asyncio
+import random
+
+import aiohttp
+
+from gateway.metrics.registry import Metrics
+from gateway.settings.config import Config
+from gateway.workers.contact import reason
+from router.pool import WorkerPool
+from router.worker import Worker, WorkerState
+
+ROUTE = "/health"
+SOON_S = 1.0
+"""Between the checks of a worker that failed."""
+FAILING = 500
+"""A worker without the route answers it, too: with less."""
+
+
+class HealthChecks:
+    """Checks workers, each by a task of its own."""
+
+    def __init__(self, config: Config, pool: WorkerPool, metrics: Metrics) -> None:
+        self._config = config
+        self._pool = pool
+        self._metrics = metrics
+
+    async def watch(self, session: aiohttp.ClientSession, worker: Worker) -> None:
+        """Check one worker again and again, until cancelled; never if so configured."""
+        if not self._config.health_interval:
+            await asyncio.get_running_loop().create_future()
+        api_key = worker.api_key or self._config.worker_api_key
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        while True:
+            await asyncio.sleep(self._wait_s(worker) * random.uniform(0.8, 1.2))
+            beats = worker.pulse.beats
+            failure = await self._check(session, worker.url + ROUTE, headers)
+            if failure is None or worker.pulse.beats == beats:
+                self._note(worker, failure)
+            self._pool.rank(worker)  # a stall is seen without a request, too
+
+    def _wait_s(self, worker: Worker) -> float:
+        interval = self._config.health_interval
+        if worker.state in (WorkerState.ready, WorkerState.draining):
+            return interval
+        return min(interval, SOON_S)
+
+    async def _check(
+        self, session: aiohttp.ClientSession, url: str, headers: dict[str, str]
+    ) -> str | None:
+        """Why the check failed; None: it passed."""
+        limit = self._config.health_timeout
+        try:
+            async with (
+                asyncio.timeout(limit),
+                session.get(url, headers=headers, allow_redirects=False) as response,
+            ):
+                status = response.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            return reason(error)
+        return f"{ROUTE} answers {status}" if status >= FAILING else None
+
+    def _note(self, worker: Worker, failure: str | None) -> None:
+        result = "passed" if failure is None else "failed"
+        self._metrics.health_checks.labels(worker.url, result).inc()
+        config = self._config
+        self._pool.checked(
+            worker, failure, rise=config.health_rise, fall=config.health_fall
+        )

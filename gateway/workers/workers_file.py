@@ -1,0 +1,173 @@
+"""The workers file names workers, in TOML or JSON; it is read again when it changes.
+
+TOML has a table `[[workers]]` for each, JSON an array, or an object with an array
+`workers`. An entry has the fields of `WorkerSpec`; only `url` is needed, and a string
+is an entry with nothing but that. A file that cannot be read, or has a mistake in it,
+changes nothing: that is logged, and the workers stay as they are.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gateway.errors import ConfigError
+from gateway.settings.values import event_endpoint, secret, worker_url
+from gateway.workers.contact import ENGINES, GENERIC
+from gateway.workers.fleet import Fleet
+from render.profile import PROFILES
+from router.worker import WorkerSpec
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+MOST_BYTES = 4 * 1024 * 1024
+FIELDS = WorkerSpec.__struct_fields__
+
+
+def spec_of(entry: object) -> WorkerSpec:
+    """The record of one entry; ValueError, one line that names the field."""
+    if isinstance(entry, str):
+        entry = {"url": entry}
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("url"), str):
+        raise ValueError("a worker has no url")
+    unknown = sorted(set(map(str, entry)).difference(FIELDS))
+    if unknown:
+        raise ValueError(f"a worker has no field {unknown[0][:100]!r}")
+    try:
+        url = worker_url(entry["url"])
+        named = {**entry, "url": url}
+        spec = msgspec.convert(named, WorkerSpec, strict=False, str_keys=True)
+    except ValueError as error:
+        raise ValueError(f"worker {entry['url'][:100]!r}: {error}") from None
+    _check(spec)
+    return spec
+
+
+def _check(spec: WorkerSpec) -> None:
+    for field in ("kv_events", "replay"):
+        for rank, endpoint in getattr(spec, field).items():
+            try:
+                event_endpoint(f"{spec.url}#{rank}={endpoint}")
+            except ValueError:
+                text = "is no tcp://HOST:PORT of a rank"
+                raise ValueError(f"worker {spec.url}: {field} {text}") from None
+    if spec.engine is not None and spec.engine not in (*ENGINES, GENERIC):
+        raise ValueError(f"worker {spec.url}: engine is none of {', '.join(ENGINES)}")
+    if spec.profile is not None and spec.profile not in PROFILES:
+        raise ValueError(f"worker {spec.url}: profile is none of {', '.join(PROFILES)}")
+
+
+def key_of(spec: WorkerSpec) -> str | None:
+    """What is in a worker's key file, if it has one; ValueError."""
+    if spec.api_key_file is None:
+        return None
+    try:
+        with open(spec.api_key_file, encoding="ascii") as file:
+            return secret(file.read(MOST_BYTES))
+    except (OSError, ValueError) as error:
+        text = error.strerror if isinstance(error, OSError) else "is no file of a key"
+        raise ValueError(f"worker {spec.url}: api_key_file: {text}") from None
+
+
+def filed_workers(path: Path | None) -> list[WorkerSpec]:
+    """Those of the workers file, if there is one; ConfigError."""
+    return read_workers(path) if path is not None else []
+
+
+def read_workers(path: Path) -> list[WorkerSpec]:
+    """The workers of a file; ConfigError."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise ValueError(f"has more than {MOST_BYTES} bytes")
+        return _specs(_decoded(text, toml=path.suffix != ".json"))
+    except OSError as error:
+        raise ConfigError(f"--workers-file {path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"--workers-file {path}: {error}") from None
+
+
+def _decoded(text: bytes, *, toml: bool) -> Any:
+    """TOML, or JSON: a `.json`, or whatever begins like it."""
+    begins = text.lstrip()
+    if not toml or begins.startswith(b"{") or begins in (b"", b"[]"):
+        return msgspec.json.decode(text) if begins else []
+    try:
+        return msgspec.toml.decode(text)
+    except msgspec.DecodeError:
+        if begins.startswith(b"["):  # of tables, or of JSON's values
+            return msgspec.json.decode(text)
+        raise
+
+
+def _specs(told: Any) -> list[WorkerSpec]:
+    entries = told.get("workers", []) if isinstance(told, Mapping) else told
+    if not isinstance(entries, list):
+        raise ValueError("has no list of workers")
+    specs = [spec_of(entry) for entry in entries]
+    seen: set[str] = set()
+    for spec in specs:
+        if spec.url in seen:
+            raise ValueError(f"names {spec.url} more than once")
+        seen.add(spec.url)
+        key_of(spec)  # it is read again when the worker is added
+    return specs
+
+
+class WorkersFile:
+    """Keeps the fleet in line with a file; workers from elsewhere are left alone."""
+
+    def __init__(self, path: Path, fleet: Fleet, specs: Iterable[WorkerSpec]) -> None:
+        """`specs` are those of its workers that are in the fleet already."""
+        self._path = path
+        self._fleet = fleet
+        self._specs = {spec.url: spec for spec in specs}
+        self._state = self._stat()
+        self._problem = ""
+
+    async def watch(self) -> None:
+        """Look for changes, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            state = await asyncio.to_thread(self._stat)
+            if state != self._state:
+                self._state = state
+                await self._follow()
+
+    async def _follow(self) -> None:
+        try:
+            specs = await asyncio.to_thread(read_workers, self._path)
+        except ConfigError as error:
+            if str(error) != self._problem:
+                log.error("the workers stay as they are: %s", error)
+            self._problem = str(error)
+            return
+        self._problem = ""
+        await self._settle({spec.url: spec for spec in specs})
+
+    async def _settle(self, wanted: Mapping[str, WorkerSpec]) -> None:
+        for url, spec in list(self._specs.items()):
+            if wanted.get(url) != spec:
+                del self._specs[url]
+                await self._fleet.remove(url)
+        for url, spec in wanted.items():
+            if url not in self._specs:
+                try:
+                    key = await asyncio.to_thread(key_of, spec)
+                    self._fleet.add(spec, api_key=key)
+                except ValueError as error:
+                    log.warning("%s: %s", self._path, error)
+                else:
+                    self._specs[url] = spec
+
+    def _stat(self) -> tuple[int, ...] | None:
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -1,0 +1,109 @@
+"""Which owners a worker has, and what becomes of them when it changes."""
+
+import time
+
+import msgspec
+import pytest
+
+from gateway.events.owners import Owners
+from gateway.workers.contact import WorkerFacts
+from gateway.workers.engines.facts import EventSource
+from gateway.workers.engines.trtllm import EventDecoder
+from kvindex.feed import FeedSettings
+from kvindex.index import Indexes
+from router.models import ListedModel
+from router.pool import WorkerPool
+from router.worker import Worker, WorkerSpec
+
+FACTS = WorkerFacts(
+    models=(ListedModel(id="m", root=None, parent=None),),
+    listing=({"id": "m"},),
+    engine="vllm",
+    sources={0: EventSource(endpoint="tcp://w1:1")},
+)
+
+
+@pytest.fixture
+def worker() -> Worker:
+    """A worker that listed its model."""
+    pool = WorkerPool(clock=time.monotonic, prefill_rate=1.0)
+    worker = pool.add(WorkerSpec(url="http://w1:8000"))
+    pool.listed(worker, FACTS.models)
+    return worker
+
+
+@pytest.fixture
+def owners() -> Owners:
+    """Owners in an index of their own."""
+    return Owners(Indexes(limit_bytes=1 << 24), FeedSettings())
+
+
+def changed(**told: object) -> WorkerFacts:
+    """The same worker, which says something else now."""
+    return msgspec.structs.replace(FACTS, **told)
+
+
+def test_nothing_changes_where_the_same_is_told(owners: Owners, worker: Worker) -> None:
+    """A look at a worker leaves its feeds as they are."""
+    decoder = {"engine": "trtllm", "sources": {}}
+    for facts in (FACTS, changed(drained=EventDecoder("v1_block_key"), **decoder)):
+        owners.learn(worker, facts)
+        feed = worker.knowledge[0].feed
+        again = changed(drained=EventDecoder("v1_block_key"), **decoder)
+        owners.learn(worker, FACTS if facts is FACTS else again)
+        assert worker.knowledge[0].feed is feed
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        changed(sources={}),
+        changed(engine="sglang"),
+        changed(engine="trtllm", drained=EventDecoder()),
+    ],
+)
+def test_another_engine_or_source(
+    owners: Owners, worker: Worker, facts: WorkerFacts
+) -> None:
+    """What was known of the old one is forgotten."""
+    owners.learn(worker, FACTS)
+    feed = worker.knowledge[0].feed
+    owners.learn(worker, facts)
+    assert worker.knowledge[0].feed is not feed
+
+
+def test_a_new_start_is_told_once(owners: Owners, worker: Worker) -> None:
+    """Whatever a start is; a feed that noticed the restart itself is not told."""
+    for start in (1.5, 1.5, "second", "second"):
+        owners.learn(worker, changed(started_at=start))
+    counters = worker.knowledge[0].feed.counters
+    assert counters.restarts == 1
+    worker.knowledge[0].feed.restarted("noticed")
+    worker.knowledge[0].feed.work(10)
+    owners.learn(worker, changed(started_at="third"))
+    assert counters.restarts == 2
+    owners.learn(worker, changed(started_at=None))
+    owners.learn(worker, changed(started_at="third"))
+    assert counters.restarts == 2
+
+
+def test_ranks_that_events_name(owners: Owners, worker: Worker) -> None:
+    """They are opened; before the worker was asked, and beyond all bounds, not."""
+    assert owners.feed(worker, 1) is None
+    owners.listen(worker)
+    owners.learn(worker, FACTS)
+    assert (owners.sources(worker).listened, list(worker.knowledge)) == (True, [0])
+    feed = owners.feed(worker, 3)
+    assert feed is worker.knowledge[3].feed
+    assert owners.feed(worker, 3) is feed
+    assert [owners.feed(worker, rank) for rank in (-1, 1024, 1 << 70)] == [None] * 3
+    assert owners.feed(worker, 0) is worker.knowledge[0].feed
+    assert list(worker.ranks) == [0, 3]
+
+
+def test_feeds_with_a_source_are_worked_off_in_slices(
+    owners: Owners, worker: Worker
+) -> None:
+    """So that a large batch never holds up requests."""
+    owners.learn(worker, FACTS)
+    assert worker.knowledge[0].feed.sliced

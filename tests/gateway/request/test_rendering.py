@@ -1,0 +1,106 @@
+"""Renderings in threads: bounded, in time, and never in the way."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gateway.metrics.registry import Metrics
+from gateway.request.rendering import (
+    FAILED,
+    FULL,
+    LATE,
+    TOO_LARGE,
+    NotRendered,
+    RenderPool,
+)
+from render import Unrenderable
+
+
+@pytest.fixture
+def pool() -> Iterator[RenderPool]:
+    """One thread, two places, 50 ms, 100 bytes."""
+    pool = RenderPool(
+        threads=1, queue=2, deadline=0.05, max_bytes=100, metrics=Metrics()
+    )
+    yield pool
+    pool.close()
+
+
+async def reason(pool: RenderPool, work: Any, body: bytes = b"{}") -> str:
+    """Why it was not rendered."""
+    with pytest.raises(NotRendered) as error:
+        await pool.run(lambda: work(body), len(body))
+    return error.value.reason
+
+
+async def test_results_come_from_another_thread(pool: RenderPool) -> None:
+    """The result is handed on; the loop's thread did not make it."""
+    assert await pool.run(threading.get_ident, 1) != threading.get_ident()
+    assert pool.outstanding == 0
+
+
+async def test_late_work_goes_on_and_counts(pool: RenderPool) -> None:
+    """After the deadline the request goes on; its thread is busy until it is done."""
+    assert await reason(pool, lambda body: time.sleep(0.2)) == LATE
+    assert pool.outstanding == 1
+    # The second waits in the queue until its deadline, and is then not begun at all.
+    begun = threading.Event()
+    assert await reason(pool, lambda body: begun.set()) == LATE
+    assert pool.outstanding == 1
+    await asyncio.sleep(0.25)
+    assert pool.outstanding == 0
+    assert not begun.is_set()
+
+
+async def test_more_than_the_queue_holds(pool: RenderPool) -> None:
+    """The third of three is refused at once."""
+    release = threading.Event()
+    wait = [pool.run(lambda: release.wait(5), 2) for _ in range(2)]
+    waiting = [asyncio.create_task(work) for work in wait]
+    await asyncio.sleep(0)
+    assert await reason(pool, lambda body: None) == FULL
+    release.set()
+    await asyncio.gather(*waiting)
+    assert await pool.run(lambda: "fine", 2) == "fine"
+
+
+async def test_too_large(pool: RenderPool) -> None:
+    """Above the limit nothing is begun."""
+    assert await reason(pool, lambda body: None, b"x" * 101) == TOO_LARGE
+
+
+async def test_reasons_of_the_renderer(pool: RenderPool) -> None:
+    """What the renderer says of a body is the reason."""
+
+    def refuse(body: bytes) -> None:
+        raise Unrenderable("media", "an image")
+
+    assert await reason(pool, refuse) == "media"
+
+
+async def test_faults(pool: RenderPool) -> None:
+    """A fault of ours is a reason, too."""
+
+    def fail(body: bytes) -> None:
+        raise KeyError("x")
+
+    assert await reason(pool, fail) == FAILED
+
+
+async def test_a_client_that_leaves(pool: RenderPool) -> None:
+    """Work that has not begun is taken out of the queue."""
+    release = threading.Event()
+    begun = threading.Event()
+    first = asyncio.create_task(pool.run(lambda: release.wait(5), 2))
+    second = asyncio.create_task(pool.run(begun.set, 2))
+    await asyncio.sleep(0.01)
+    second.cancel()
+    await asyncio.wait({second})
+    assert pool.outstanding == 1
+    release.set()
+    await first
+    assert not begun.is_set()

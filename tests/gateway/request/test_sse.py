@@ -1,0 +1,112 @@
+"""Cutting event streams: whole events out, whatever the reads were."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.errors import UpstreamReset
+from gateway.request.sse import WholeEvents, error_event, has_data
+
+LINES = st.sampled_from([b"data: 1", b"data:", b": c", b"event: e", b"\xf0\x9f\x98"])
+ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+EVENT = st.builds(
+    lambda lines, end: b"".join(line + end for line in lines) + end,
+    st.lists(LINES, min_size=1, max_size=3),
+    ENDS,
+)
+CUTS = st.lists(st.integers(0, 400), max_size=30)
+BLANK = re.compile(rb"(\r\n|\n|\r)(\r\n|\n|\r)$|\r\n\r$")
+
+
+def cut(data: bytes, at: list[int]) -> list[bytes]:
+    """`data` cut at these places."""
+    places = sorted({0, len(data), *(a for a in at if a < len(data))})
+    return [data[a:b] for a, b in pairwise(places)]
+
+
+@given(st.lists(EVENT, max_size=5), CUTS, st.sampled_from([b"", b"data: rest"]))
+def test_bytes_are_kept_and_events_whole(
+    events: list[bytes], at: list[int], rest: bytes
+) -> None:
+    """Joined, the output is the input; every part ends with a blank line."""
+    whole = WholeEvents()
+    stream = b"".join(events) + rest
+    parts = [whole.feed(piece) for piece in cut(stream, at)]
+    assert b"".join(parts) + whole.rest() == stream
+    assert all(BLANK.search(part) for part in parts if part)
+
+
+@given(st.lists(EVENT, min_size=1, max_size=5))
+def test_whole_events_pass_at_once(events: list[bytes]) -> None:
+    """A read of whole events is passed in one piece, with nothing held."""
+    whole = WholeEvents()
+    assert whole.feed(b"".join(events)) == b"".join(events)
+    assert whole.rest() == b""
+
+
+@given(CUTS)
+def test_a_long_event_passes_as_it_comes(at: list[int]) -> None:
+    """What is held stays bounded, and framing recovers after it."""
+    whole = WholeEvents(max_held=50)
+    stream = b"data: " + b"x" * 300 + b"\n\n" + b"data: [DONE]\n\n"
+    got = b""
+    for piece in cut(stream, at):
+        got += whole.feed(piece)
+    assert got + whole.rest() == stream
+    assert not whole.inside
+
+
+def test_memory_is_bounded() -> None:
+    """Of an event without end no more than the limit is held."""
+    whole = WholeEvents(max_held=1000)
+    passed = sum(len(whole.feed(b"x" * 100)) for _ in range(100))
+    assert passed >= 10_000 - 1000
+    assert whole.inside
+
+
+@pytest.mark.parametrize(
+    ("stream", "done"),
+    [
+        (b"data: [DONE]\n\n", True),
+        (b"data: 1\r\n\r\ndata: [DONE]\r\n\r\n", True),
+        (b"data:[DONE]\n\n", True),
+        (b"data: 1\n\n", False),
+        (b'data: "[DONE]"\n\n', False),
+        (b"data: [DONE]\n\ndata: 1\n\n", False),
+        (b"xdata: [DONE]\n\n", False),
+        (b"data: [DONE]", False),
+    ],
+)
+def test_done(stream: bytes, done: bool) -> None:
+    """Only a last whole event that says so."""
+    whole = WholeEvents()
+    whole.feed(stream)
+    assert whole.done is done
+
+
+def test_error_event_drops_what_is_held() -> None:
+    """A half event is never sent; the error is one event of its own."""
+    whole = WholeEvents()
+    whole.feed(b'data: 1\n\ndata: {"half')
+    error = UpstreamReset("the worker closed the connection")
+    assert whole.error_event(error) == error_event(error)
+    assert whole.rest() == b""
+    assert error_event(error) == b"data: %b\n\n" % error.body()
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        (b"data: 1\n\n", True),
+        (b": ping\n\ndata:1\n\n", True),
+        (b"event: x\rdata: 1\r\r", True),
+        (b": ping\n\n", False),
+        (b": no data: here\n\n", False),
+    ],
+)
+def test_has_data(events: bytes, expected: bool) -> None:
+    """Comments are no first token."""
+    assert has_data(events) is expected

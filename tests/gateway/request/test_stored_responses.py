@@ -1,0 +1,163 @@
+"""Stored responses: who made them, and that requests on them return there."""
+
+import json
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway.request.stored_responses import ResponseId, StoredResponses, named_in
+from tests.gateway.answering import Scripted
+from tests.running import Running, StartGateway
+
+STREAM = (
+    b'event: response.created\ndata: {"type":"response.created","response":'
+    b'{"id":"resp_0a1","object":"response"}}\n\n'
+    b'data: {"type":"response.output_item.added","item":{"id":"msg_1"}}\n\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        (b"/v1/responses/resp_1", b"resp_1"),
+        (b"/v1/responses/resp_1?stream=true", b"resp_1"),
+        (b"/v1/responses/resp_1/cancel", b"resp_1"),
+        (b"/v1/responses/resp_1/input_items?limit=2", b"resp_1"),
+        (b"/v1/responses/resp%5F1", b"resp_1"),
+        (b"/v1/responses", None),
+        (b"/v1/responses?x=1", None),
+        (b"/v1/responses/", None),
+        (b"/v1/chat/completions", None),
+    ],
+)
+def test_what_a_path_names(path: bytes, named: bytes | None) -> None:
+    """The response after `/v1/responses/`."""
+    assert named_in(path) == named
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (b'{"id": "resp_1", "output": []}', b"resp_1"),
+        (b'{"object":"response","id":"resp_1"}', b"resp_1"),
+        (STREAM, b"resp_0a1"),
+        (b'{"id": "chatcmpl-1"}', None),
+        (b'{"text": "\\"id\\": \\"resp_1\\""}', None),
+        (b'{"id": "resp_%b"}' % (b"x" * 400), None),
+        (b"", None),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_ids_are_learnt_from_answers(
+    answer: bytes, found: bytes | None, size: int
+) -> None:
+    """JSON and streams, in pieces of any size; what a model wrote is none."""
+    stored = StoredResponses()
+    look = ResponseId(stored, "w1")
+    for start in range(0, len(answer), size):
+        look.feed(answer[start : start + size])
+    assert len(stored) == (0 if found is None else 1)
+    if found is not None:
+        assert stored.maker(found) == "w1"
+
+
+def test_only_the_beginning_is_looked_at() -> None:
+    """A long answer without id costs no more than a short one."""
+    stored = StoredResponses()
+    look = ResponseId(stored, "w1")
+    look.feed(b"x" * 70_000)
+    look.feed(b'{"id": "resp_1"}')
+    assert len(stored) == 0
+
+
+def test_the_table_is_bounded() -> None:
+    """What was made or asked for longest ago is forgotten."""
+    stored = StoredResponses(most=3)
+    for number in range(3):
+        stored.made(b"resp_%d" % number, "w1")
+    assert stored.maker(b"resp_0") == "w1"
+    stored.made(b"resp_3", "w2")
+    assert len(stored) == 3
+    assert [stored.maker(b"resp_%d" % n) for n in range(4)] == ["w1", None, "w1", "w2"]
+
+
+class Maker:
+    """A worker that keeps what it answered, and knows nothing else."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.made: set[str] = set()
+        self.asked: list[str] = []
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """As an engine's `/v1/responses`, streamed if asked to."""
+        if request.path == "/v1/models":
+            return web.json_response({"object": "list", "data": [{"id": "m"}]})
+        if not request.path.startswith("/v1/responses"):
+            return web.json_response({}, status=404)
+        self.asked.append(f"{request.method} {request.path}")
+        if request.path != "/v1/responses":
+            known = request.path.split("/")[3] in self.made
+            return web.json_response({"by": self.name}, status=200 if known else 404)
+        body = await request.json()
+        previous = body.get("previous_response_id")
+        if previous is not None and previous not in self.made:
+            return web.json_response({}, status=404)
+        return self._new(streamed=body.get("stream", False))
+
+    def _new(self, *, streamed: bool) -> web.Response:
+        made = f"resp_{self.name}_{len(self.made)}"
+        self.made.add(made)
+        response = {"id": made, "object": "response", "by": self.name}
+        if not streamed:
+            return web.json_response(response)
+        event = json.dumps({"type": "response.created", "response": response})
+        return web.Response(
+            text=f"event: response.created\ndata: {event}\n\n",
+            content_type="text/event-stream",
+        )
+
+
+async def _make(gateway: Running, **fields: Any) -> str:
+    """A new response's id."""
+    body = {"model": "m", "input": "hello"} | fields
+    async with gateway.client.post(gateway.url + "/v1/responses", json=body) as answer:
+        assert answer.status == 200
+        text = await answer.text()
+    response = json.loads(text.partition("data: ")[2] or text)
+    return str(response.get("response", response)["id"])
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_requests_on_a_response_return_to_its_worker(
+    start_gateway: StartGateway, scripted: Scripted, streamed: bool
+) -> None:
+    """Whatever the policy: those that go on with it, read, cancel or delete it."""
+    makers = [Maker("a"), Maker("b"), Maker("c")]
+    urls = [await scripted(maker.answer) for maker in makers]
+    gateway = await start_gateway(*urls, policy="round_robin")
+    first = [await _make(gateway, stream=streamed) for _ in range(3)]
+    assert sorted(first) == ["resp_a_0", "resp_b_0", "resp_c_0"]
+    for _ in range(3):
+        for made in first:
+            again = await _make(gateway, previous_response_id=made, stream=streamed)
+            assert again.split("_")[1] == made.split("_")[1]
+    for made in first:
+        by = {"by": made.split("_")[1]}
+        assert await gateway.get(f"/v1/responses/{made}") == by
+        assert await gateway.post(f"/v1/responses/{made}/cancel", {}) == by
+        async with gateway.client.delete(
+            f"{gateway.url}/v1/responses/{made}"
+        ) as deleted:
+            assert await deleted.json() == by
+
+
+async def test_an_unknown_response_goes_anywhere(
+    start_gateway: StartGateway, scripted: Scripted
+) -> None:
+    """Its worker may be one that another gateway asked: the answer is the worker's."""
+    makers = [Maker("a"), Maker("b")]
+    gateway = await start_gateway(*[await scripted(maker.answer) for maker in makers])
+    await gateway.get("/v1/responses/resp_other", status=404)
+    assert sum(len(maker.asked) for maker in makers) == 1

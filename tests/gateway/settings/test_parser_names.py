@@ -1,0 +1,29 @@
+"""Names of parsers: what has a format is taken, misspellings are not."""
+
+import pytest
+
+from gateway.settings.parser_names import (
+    REASONING_PARSERS,
+    TOOL_PARSERS,
+    reasoning_parser_name,
+    tool_parser_name,
+)
+
+
+def test_every_name_is_taken() -> None:
+    """In every engine's spelling, space around it left out."""
+    assert {reasoning_parser_name(name) for name in REASONING_PARSERS} == (
+        REASONING_PARSERS
+    )
+    assert {tool_parser_name(f" {name} ") for name in TOOL_PARSERS} == TOOL_PARSERS
+    assert {"qwen3", "deepseek_r1", "deepseek-r1", "minimax_m2"} <= REASONING_PARSERS
+    assert {"hermes", "qwen3_coder", "qwen25", "openai", "mistral"} <= TOOL_PARSERS
+
+
+@pytest.mark.parametrize("name", ["", " ", "Qwen3", "hermes2", "qwen3,hermes"])
+def test_what_is_no_name(name: str) -> None:
+    """Said with all names that there are."""
+    with pytest.raises(ValueError, match=r"is no reasoning parser .*: .*qwen3, "):
+        reasoning_parser_name(name)
+    with pytest.raises(ValueError, match="is no tool-call parser"):
+        tool_parser_name(name)
