@@ -10,7 +10,7 @@ demo: .venv/installed
 	@.venv/bin/kv-gateway demo $(ARGS)
 
 test: .venv/installed-dev
-	@.venv/bin/python -m pytest $(ARGS)
+	@.venv/bin/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
 
 lint: .venv/installed-dev
 	@.venv/bin/ruff check $(PACKAGES)

@@ -23,7 +23,7 @@ def asked_often(
     """Workers are asked for proof, and blockers looked at, all the time."""
     monkeypatch.setattr(housekeeping, "TICK_S", TICK_S)
     monkeypatch.setattr(proving, "LOOK_S", TICK_S)
-    monkeypatch.setattr(proving, "FINGERPRINT_S", TICK_S)
+    monkeypatch.setattr(proving, "AGAIN_S", TICK_S)
     monkeypatch.setattr(proving, "FIRST_RETRY_S", TICK_S)
     caplog.set_level(logging.INFO, "router.blockers")
 
