@@ -259,7 +259,7 @@ class Gateway:
             room=self.room,
             leaving=lambda: self.leaving,
         )
-        # Bodies have their own limit (gateway.body); aiohttp's would cut them first.
+        # Bodies have their own limit (request/body.py); aiohttp's would cut them first.
         app = web.Application(client_max_size=0)
         if self.config.render_endpoints and self.config.render != "never":
             endpoints = RenderEndpoints.of_gateway(

@@ -45,7 +45,7 @@ class RenderServer:
     async def start(self) -> web.Application:
         """The application to serve."""
         self._learning = asyncio.create_task(self.fingerprints.run())
-        # Bodies have their own limit (gateway.body); aiohttp's would cut them first.
+        # Bodies have their own limit (request/body.py); aiohttp's would cut them first.
         app = web.Application(client_max_size=0)
         flat = self.config.render_dialect == "trtllm"
         anyone = Guard(app, self.metrics, flat=flat)

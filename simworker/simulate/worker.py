@@ -63,7 +63,7 @@ class VirtualWorker:
         self._on_stored = on_stored
         self._on_removed = on_removed
         self._waiting: deque[VirtualRequest] = deque()
-        self._running: set[VirtualRequest] = set()
+        self._running: dict[VirtualRequest, None] = {}
         self._prefilling = False
         self._life = 0
         self.prefilled_tokens = 0
@@ -108,7 +108,7 @@ class VirtualWorker:
             self._on_removed(gone)
         request.held, request.room = held, room
         request.cached_tokens = hits * self._block_size
-        self._running.add(request)
+        self._running[request] = None
         self._prefilling = True
         uncached = request.prompt_tokens - request.cached_tokens
         self.prefilled_tokens += uncached
@@ -145,7 +145,7 @@ class VirtualWorker:
 
     def _decoded(self, request: VirtualRequest) -> None:
         self._fill(request, request.all_blocks)
-        self._running.discard(request)
+        self._running.pop(request, None)
         self._cache.release(request.held, request.room)
         request.on_end()
         self._schedule()

@@ -222,7 +222,7 @@ def test_files_that_cannot_be_read(tiny: Path, cache: FingerprintCache) -> None:
 def test_nothing_loads_transformers() -> None:
     """No server of ours does: it takes a second and 100 MB."""
     code = (
-        "import sys, gateway.app, gateway.render_server, gateway.cli\n"
+        "import sys, gateway.app, gateway.endpoints.render_server, gateway.cli\n"
         "import simworker.server, render.fingerprints\n"
         "sys.exit('transformers' in sys.modules)"
     )
