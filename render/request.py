@@ -1,6 +1,7 @@
 """The body of a render request, decoded; what is no JSON object is refused."""
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -9,6 +10,8 @@ from render.body import Json
 from render.errors import Unrenderable
 from render.refused import RenderRefused, bad_value, missing, not_valid
 
+FOR_GATEWAYS = ("nvext", "cache_namespace")
+"""Fields that TensorRT-LLM's render routes ignore."""
 MAX_DEPTH = 128  # of lists and objects in each other; templates print them recursively
 NO_TEMPLATE = (
     "As of transformers v4.44, default chat template is no longer allowed, so you must "
@@ -16,8 +19,12 @@ NO_TEMPLATE = (
 )
 
 
-def read_request(body: bytes) -> Json:
-    """The object; raises RenderRefused as the engine's JSON reader would."""
+def read_request(body: bytes, known: Collection[str] | None = None) -> Json:
+    """The object; raises RenderRefused as the engine's JSON reader would.
+
+    `known` are the fields that the engine takes, where it refuses any other; what is
+    meant for a gateway is no longer in the object then.
+    """
     if not body.strip():
         raise missing("body", {})
     try:
@@ -29,6 +36,12 @@ def read_request(body: bytes) -> Json:
         raise not_valid("model_attributes_type", "body", message, request)
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _is_deep(request):
         raise RenderRefused("The body is nested too deeply", type="Bad Request")
+    if known is not None:
+        request = {k: v for k, v in request.items() if k not in FOR_GATEWAYS}
+        for name in request:
+            if name not in known:
+                text = "Extra inputs are not permitted"
+                raise not_valid("extra_forbidden", f"body.{name}", text, request[name])
     return request
 
 

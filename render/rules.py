@@ -18,7 +18,7 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
     `strict_messages` is whether the types of parts and of calls are checked.
     `parses_harmony` is whether answers of gpt-oss are parsed without a parser that is
     named, `always_parsed` whether that is so for this model: its reasoning counts as
-    over.
+    over. `chat_fields`, `completion_fields` are what a body may have, None: anything.
     """
 
     ids_field: tuple[str, ...]
@@ -33,3 +33,5 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
     strict_messages: bool = False
     parses_harmony: bool = False
     always_parsed: bool = False
+    chat_fields: frozenset[str] | None = None
+    completion_fields: frozenset[str] | None = None

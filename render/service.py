@@ -75,7 +75,7 @@ class RenderService(Derendered):
 
         `request_id` is the `X-Request-Id` header; `prompt_text` adds the text.
         """
-        request = read_request(body)
+        request = read_request(body, self._rules.chat_fields)
         fields = self._checked_chat(request)
         output, name = fields["max_tokens"], "max_tokens"
         if fields["max_completion_tokens"] is not None:
@@ -107,7 +107,7 @@ class RenderService(Derendered):
         self, body: bytes, *, request_id: str | None = None, prompt_text: bool = False
     ) -> list[Json]:
         """`POST /v1/completions/render`: one item for each prompt."""
-        request = read_request(body)
+        request = read_request(body, self._rules.completion_fields)
         check_completion(request)
         fields = read_fields(request, tables.COMPLETION)
         if fields["max_tokens"] is None:

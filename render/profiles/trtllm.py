@@ -15,12 +15,15 @@ from render.errors import Unrenderable
 from render.harmony import TurnsOf
 from render.messages import is_media, ordered
 from render.model import Model
+from render.profiles.trtllm_fields import CHAT_FIELDS, COMPLETION_FIELDS
 from render.profiles.trtllm_harmony import turns
 from render.rules import AnswerRules
 from render.template import ChatTemplates
 
 NAME = "trtllm"
 ANSWERS = AnswerRules(
+    chat_fields=CHAT_FIELDS,
+    completion_fields=COMPLETION_FIELDS,
     ids_field=("prompt_token_ids",),
     id_digits=32,
     always_numbered=True,

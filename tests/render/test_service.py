@@ -5,7 +5,9 @@ from typing import Any
 
 from kvindex.blocks import unpack_ids
 from render import Renderer, RenderOptions, RenderService
+from render.profiles.trtllm_fields import CHAT_FIELDS, COMPLETION_FIELDS
 from render.schema import TRTLLM_KEYS, VLLM_KEYS
+from simworker.trtllm import fields
 from tests.render.services import USER, body, refusal, service
 
 TOOL = {"type": "function", "function": {"name": "f"}}
@@ -83,11 +85,35 @@ def test_reasoning(vllm: Renderer, trtllm: Renderer) -> None:
         assert parsed.chat(body())["reasoning_ended"] is unsaid
         assert parsed.chat(body(messages=history))["reasoning_ended"] is unsaid
         assert parsed.chat(body(**off))["reasoning_ended"] is True
-        assert parsed.chat(body(include_reasoning=False))["reasoning_ended"] is True
         assert service(engine).chat(body(**off))["reasoning_ended"] is None
+    parsed = service(vllm, reasoning_parser="qwen3")
+    assert parsed.chat(body(include_reasoning=False))["reasoning_ended"] is True
     kwargs = service(trtllm, reasoning_parser="qwen3").chat(body(**off))
     wanted = {"chat_template_kwargs": {"enable_thinking": False}}
     assert kwargs["reasoning_parser_kwargs"] == wanted
+
+
+def test_fields_that_tensorrt_llm_does_not_take(
+    vllm: Renderer, trtllm: Renderer
+) -> None:
+    """Its render routes refuse them, but for those meant for a gateway."""
+    strict = service(trtllm)
+    for route in ("chat", "completions"):
+        asked = {"prompt": "a"} if route == "completions" else {}
+        refused = refusal(strict, route, include_reasoning=False, **asked)
+        assert refused.status == 400
+        assert "include_reasoning" in refused.message
+    answer = strict.chat(body(nvext={"a": 1}, cache_namespace="b", top_k=3))
+    assert "nvext" not in answer["request"]
+    assert "cache_namespace" not in answer["request"]
+    assert answer["request"]["top_k"] == 3
+    assert service(vllm).chat(body(no_such_field=1))["token_ids"]
+
+
+def test_their_names_are_those_of_the_simulated_worker() -> None:
+    """Two lists of one engine's fields, in two rooms."""
+    assert set(fields.CHAT) == CHAT_FIELDS
+    assert set(fields.COMPLETION) == COMPLETION_FIELDS
 
 
 def test_an_open_reasoning(vllm: Renderer) -> None:
