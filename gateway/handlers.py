@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from gateway import access, answers
-from gateway.access import asked_path, is_proxied
+from gateway import answers
+from gateway.access import operators
+from gateway.access.paths import asked_path, is_proxied
 from gateway.admin.explain_page import ExplainPage
 from gateway.admin.pages import Admin
 from gateway.admin.same_site import check_same_site
@@ -262,7 +263,7 @@ class Handlers:
         peer = peername[0] if isinstance(peername, tuple) else None
         authorization = request.headers.get("Authorization")
         host = request.headers.get("Host")
-        access.check_admin(peer, authorization, self._config.admin_key, host)
+        operators.check_admin(peer, authorization, self._config.admin_key, host)
         check_same_site(request.method, request.headers)
 
 

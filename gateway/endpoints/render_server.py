@@ -6,7 +6,7 @@ import msgspec
 from aiohttp import web
 
 from gateway import answers
-from gateway.access import check_api_key
+from gateway.access.operators import check_api_key
 from gateway.endpoints import server_info
 from gateway.endpoints.render_endpoints import DEADLINE_S, RenderEndpoints
 from gateway.errors import ConfigError, NotFound

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway import access
+from gateway.access import operators
 from tests.running import MODEL, SIM, WITH_EVENTS, StartGateway, StartWorker
 
 CHAT: dict[str, Any] = {
@@ -87,7 +87,7 @@ async def test_gateway_pages_are_guarded(
     start_gateway: StartGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From elsewhere /gateway/** needs the key; the rest does not."""
-    monkeypatch.setattr(access, "_is_loopback", lambda peer: False)
+    monkeypatch.setattr(operators, "_is_loopback", lambda peer: False)
     closed = await start_gateway(DEAD)
     for path in ("/gateway/workers", "/gateway/index"):
         await closed.get(path, 403)

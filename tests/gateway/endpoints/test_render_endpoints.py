@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.access import asked_path
+from gateway.access.paths import asked_path
 from tests.proxy.raw import RawWorker, WorkerConnection, json_answer
 from tests.running import MODEL, SIM, StartGateway, StartWorker
 

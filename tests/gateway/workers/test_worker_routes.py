@@ -139,7 +139,7 @@ async def test_behind_the_guard(
     start_gateway: StartGateway, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     """As all of /gateway: from elsewhere only with the key."""
-    monkeypatch.setattr("gateway.access._is_loopback", lambda _: False)
+    monkeypatch.setattr("gateway.access.operators._is_loopback", lambda _: False)
     gateway = await start_gateway("http://127.0.0.1:1", admin_key="secret")
     answer = await send(gateway, method, {"url": "w"}, 401)
     assert answer["error"]["code"] == "unauthorized"
