@@ -17,6 +17,7 @@ from gateway.metrics.encoder_counters import encoder_counters
 from gateway.metrics.gauges import Gauges
 from gateway.metrics.registry import Labelled, Metrics
 from gateway.settings.config import Config
+from gateway.settings.discovery_config import DiscoveryConfig
 from gateway.settings.options import markdown_table, options_of
 from gateway.settings.proxy_config import ProxyConfig
 from gateway.settings.render_config import RenderConfig
@@ -32,7 +33,7 @@ ROOMS = ("gateway", "router", "render", "kvindex", "simworker")
 
 def options_of_serve() -> str:
     """The front door's own options."""
-    return _own(Config, ProxyConfig)
+    return _own(Config, DiscoveryConfig, ProxyConfig)
 
 
 def options_of_render() -> str:

@@ -1,7 +1,7 @@
 """The configuration of the front door: one frozen record, each option declared once.
 
-How it treats workers and clients is declared in proxy_config.py; what the render
-server has, too, in shared_config.py.
+Where workers are found is declared in discovery_config.py, how they and clients are
+treated in proxy_config.py; what the render server has, too, in shared_config.py.
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from gateway.errors import ConfigError
+from gateway.settings.discovery_config import DiscoveryConfig
 from gateway.settings.memory import memory_bytes
 from gateway.settings.options import MIB, MINUTES, SECONDS, option
-from gateway.settings.proxy_config import ProxyConfig
 from gateway.settings.shared_config import Port
 from gateway.settings.values import (
     EventEndpoint,
@@ -33,7 +33,7 @@ from router.policies import POLICIES
 from router.worker import WorkerSpec
 
 
-class Config(ProxyConfig, frozen=True, kw_only=True):
+class Config(DiscoveryConfig, frozen=True, kw_only=True):
     """What `kv-gateway` does, decided at start and never changed."""
 
     workers: Annotated[
@@ -236,7 +236,7 @@ def event_topics(config: Config) -> dict[str, str]:
     for declared in config.kv_events_topic:
         if config.kv_events_bind is None:
             raise ConfigError("--kv-events-topic is of no use without --kv-events-bind")
-        if config.workers_file is None:  # else it may name it, now or later
+        if config.workers_file is None and not config.discovers:  # else it may come
             _known("--kv-events-topic", declared.url, _urls(config))
         if urls.setdefault(declared.topic, declared.url) != declared.url:
             raise ConfigError(f"--kv-events-topic has {declared.topic!r} twice")
