@@ -14,7 +14,8 @@ from gateway.admin.page import routes
 from gateway.cli import SIMULATED, parser
 from gateway.endpoints import render_endpoints, render_server
 from gateway.settings.config import Config
-from gateway.settings.options import options_of, read
+from gateway.settings.options import options_of
+from gateway.settings.reading import read
 from gateway.settings.render_config import RenderConfig
 from gateway.workers import worker_routes
 
@@ -69,6 +70,8 @@ def test_kv_gateway_commands(document: str, command: str) -> None:
     arguments = parser(words[0]).parse_args(words)
     if words[0] == "render":
         assert read(RenderConfig, arguments, {}).model
+    elif words[0] == "config":
+        assert arguments.show
     elif words[0] not in SIMULATED:
         assert read(Config, arguments, {}).workers
 
@@ -89,7 +92,7 @@ def test_options_named_in_text() -> None:
         flag for flags in map(_flags, ("serve", "render", *SIMULATED)) for flag in flags
     }
     for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
-        named = set(re.findall(r"`(--[a-z][a-z-]+)", document.read_text()))
+        named = set(re.findall(r"`(--[a-z][a-z0-9-]+)", document.read_text()))
         assert named - ours - others == set()
 
 

@@ -1,22 +1,20 @@
-"""How an option is declared once and read from the command line and the environment.
+"""How an option is declared, once.
 
 A field of a frozen Struct, annotated with `option(...)`, is the only place where an
-option exists: the argparse flag, the `KV_GATEWAY_*` variable, `--help` and the table
-of the README are made from it. It is no configuration itself: see config.py.
+option exists: the argparse flag, the `KV_GATEWAY_*` variable, the key of the
+configuration file, `--help` and the table of the README are made from it. It is no
+configuration itself: see config.py; how it is read: see reading.py.
 """
 
 import argparse
-import os
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
 from gateway.errors import ConfigError
-
-C = TypeVar("C", bound=msgspec.Struct)
 
 SHOWN = 100
 """Characters of a value that an error repeats."""
@@ -87,14 +85,14 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
             return _boolean(text)
         return kind(text)
 
-    def from_environment(self, text: str) -> Any:
-        """The value of an environment variable; repeatable ones split at commas."""
-        if not self.repeatable:
-            return self.from_text(text, said_by=self.variable)
-        pieces = (piece.strip() for piece in text.split(","))
-        return tuple(
-            self.from_text(piece, said_by=self.variable) for piece in pieces if piece
-        )
+    def split(self, text: str) -> tuple[str, ...]:
+        """One text for several values, as environment variables have it: by commas."""
+        return tuple(piece.strip() for piece in text.split(",") if piece.strip())
+
+    @property
+    def is_number(self) -> bool:
+        """Whether a value is a number, or true or false: what needs no quotes."""
+        return _scalar(self.type) in (int, float, bool)
 
     def default_text(self) -> str:
         """The default as `--help` and the README show it."""
@@ -175,31 +173,6 @@ def add_arguments(
             metavar=_metavar(declared),
             help=text,
         )
-
-
-def read(
-    config: type[C],
-    arguments: argparse.Namespace,
-    environment: Mapping[str, str] = os.environ,
-) -> C:
-    """The configuration: flags win over the environment, which wins over defaults.
-
-    Raises ConfigError, one line naming the option and its value.
-    """
-    values: dict[str, Any] = {}
-    for declared in options_of(config):
-        given = getattr(arguments, declared.name, None)
-        if given is None:
-            text = environment.get(declared.variable, "")
-            if text.strip():  # a variable set to nothing is as good as none
-                values[declared.name] = declared.from_environment(text)
-        elif isinstance(given, list):
-            values[declared.name] = tuple(declared.from_text(text) for text in given)
-        elif isinstance(given, bool):
-            values[declared.name] = given
-        else:
-            values[declared.name] = declared.from_text(given)
-    return config(**values)
 
 
 def markdown_table(options: Iterable[Option]) -> str:

@@ -3,10 +3,10 @@
 Each is declared here once; what is one's own is in config.py or render_config.py.
 """
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import msgspec
-
+from gateway.settings.log_config import LogConfig
 from gateway.settings.options import MIB, SECONDS, option
 from gateway.settings.parser_names import reasoning_parser_name, tool_parser_name
 from gateway.settings.values import (
@@ -26,9 +26,17 @@ Port = Annotated[
 DEFAULT_PROFILE = "vllm"
 
 
-class SharedConfig(msgspec.Struct, frozen=True, kw_only=True):
+class SharedConfig(LogConfig, frozen=True, kw_only=True):
     """How a server of ours renders, and how it serves."""
 
+    config: Annotated[
+        Path | None,
+        option(
+            "file of options under these names, TOML; flags and variables win over it",
+            metavar="FILE",
+            parse=Path,
+        ),
+    ] = None
     host: Annotated[str, option("address to listen on", metavar="ADDRESS")] = "0.0.0.0"  # noqa: S104 - a front door
     profile: Annotated[
         Literal["auto", "vllm", "trtllm", "sglang"],

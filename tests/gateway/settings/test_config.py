@@ -9,7 +9,8 @@ from gateway.errors import ConfigError
 from gateway.settings import values
 from gateway.settings.config import Config, worker_specs
 from gateway.settings.memory import memory_bytes
-from gateway.settings.options import add_arguments, markdown_table, options_of, read
+from gateway.settings.options import add_arguments, markdown_table, options_of
+from gateway.settings.reading import read
 from gateway.settings.values import worker_url
 
 

@@ -14,8 +14,8 @@ from gateway.settings.options import (
     markdown_table,
     option,
     options_of,
-    read,
 )
+from gateway.settings.reading import read
 from gateway.settings.render_config import RenderConfig
 
 

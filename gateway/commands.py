@@ -1,0 +1,119 @@
+"""Our own sub-commands: which options each has, and what it runs.
+
+What a command needs is imported when it runs: serving loads nothing of the doctor, and
+a mistake is told before anything large is loaded.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from gateway.errors import ConfigError
+from gateway.logs import formats as logs
+from gateway.settings.config import Config
+from gateway.settings.reading import read, said
+from gateway.settings.render_config import RenderConfig
+from gateway.settings.shared_config import SharedConfig
+
+DESCRIPTION = "A KV-cache-aware routing gateway with built-in rendering."
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """One sub-command."""
+
+    summary: str
+    description: str
+    options: Callable[[], type[msgspec.Struct]]
+    """The configuration whose options it takes."""
+    run: Callable[[argparse.Namespace], int]
+    """Its exit status; raises ConfigError."""
+    switches: Mapping[str, str] = {}
+    """Flags that are its alone, and no part of a configuration."""
+
+
+def _doctor_options() -> type[msgspec.Struct]:
+    from gateway.doctor.checkup import DoctorConfig
+
+    return DoctorConfig
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    config = read(Config, arguments)
+    _check_workers(config)
+    _log(config)
+    from gateway.app import Gateway
+    from gateway.serve import serve
+
+    return serve(Gateway(config), config, config.port)
+
+
+def _render(arguments: argparse.Namespace) -> int:
+    config = read(RenderConfig, arguments)
+    _log(config)
+    from gateway.endpoints.render_server import RenderServer
+    from gateway.serve import serve
+
+    return serve(RenderServer(config), config, config.port)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from gateway.doctor.checkup import DoctorConfig, diagnose
+
+    config = read(DoctorConfig, arguments)
+    _check_workers(config)
+    logging.basicConfig(level=logging.ERROR)
+    return diagnose(config)
+
+
+def _config(arguments: argparse.Namespace) -> int:
+    from gateway.settings.shown import page
+
+    everything = said(Config, arguments)
+    if arguments.show:
+        sys.stdout.write(page(everything))
+    return 0
+
+
+def _check_workers(config: Config) -> None:
+    if not (config.workers or config.workers_file or config.discovers):
+        others = "--workers-file, --workers-dns or --workers-k8s"
+        raise ConfigError(f"--workers URL[,URL...] is missing, or {others}")
+
+
+def _log(config: SharedConfig) -> None:
+    logs.set_up(config.log_level, config.log_format, prompts=config.log_prompts)
+
+
+COMMANDS: Mapping[str, Command] = {
+    "serve": Command(
+        summary="the front door (the default command)",
+        description=DESCRIPTION,
+        options=lambda: Config,
+        run=_serve,
+    ),
+    "render": Command(
+        summary="a render server for one model, without workers",
+        description="Renders requests to token ids, on a CPU: only a model's "
+        "tokenizer, configuration and chat template are loaded.",
+        options=lambda: RenderConfig,
+        run=_render,
+    ),
+    "doctor": Command(
+        summary="does each worker answer, send events, render alike?",
+        description="Contacts each worker and says what is wrong with it, and which "
+        "flag mends it; exit status 1 if something is.",
+        options=_doctor_options,
+        run=_doctor,
+    ),
+    "config": Command(
+        summary="is the configuration of the front door right, and what is in force?",
+        description="Reads the configuration of `serve` as that would, and says "
+        "nothing where it is right.",
+        options=lambda: Config,
+        run=_config,
+        switches={"--show": "print what is in force, and where each value comes from"},
+    ),
+}

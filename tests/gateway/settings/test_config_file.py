@@ -1,0 +1,152 @@
+"""The configuration file: same names, same validation, between the other sources."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.settings.config import Config
+from gateway.settings.options import add_arguments, options_of
+from gateway.settings.reading import read, said
+from gateway.settings.render_config import RenderConfig
+from gateway.settings.shown import MASK, page
+from tests.gateway.command import refused
+
+FILE = """
+workers = ["http://w1:8000", "w2"]
+port = 9090
+policy = "round_robin"
+drain-delay = 0.5
+probe = true
+max_body = "4MiB"
+worker-api-key = "secret-of-workers"
+
+[kv-events]
+"w1:8000" = "tcp://w1:5557"
+"w1:8000#1" = "tcp://w1:5558"
+
+[default-chat-template-kwargs]
+enable_thinking = false
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with a value of each kind."""
+    path = tmp_path / "gateway.toml"
+    path.write_text(FILE)
+    return path
+
+
+def arguments(config: type[Any], *words: str) -> argparse.Namespace:
+    """A command line, parsed."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, config)
+    return parser.parse_args(words)
+
+
+def test_a_file(path: Path) -> None:
+    """Every kind of value; lists and tables where an option can be given repeatedly."""
+    config = read(Config, arguments(Config, "--config", str(path)), {})
+    assert config.workers == (("http://w1:8000",), ("http://w2:8000",))
+    assert config.port == 9090
+    assert config.policy == "round_robin"
+    assert config.drain_delay == 0.5
+    assert config.probe is True
+    assert config.max_body == 4 * 1024 * 1024
+    assert [(e.url, e.rank, e.endpoint) for e in config.kv_events] == [
+        ("http://w1:8000", 0, "tcp://w1:5557"),
+        ("http://w1:8000", 1, "tcp://w1:5558"),
+    ]
+    assert config.default_chat_template_kwargs == {"enable_thinking": False}
+
+
+def test_who_wins(path: Path) -> None:
+    """The command line, then the environment, then the file, then the default."""
+    variables = {
+        "KV_GATEWAY_CONFIG": str(path),
+        "KV_GATEWAY_PORT": "9091",
+        "KV_GATEWAY_POLICY": "random",
+    }
+    config = read(Config, arguments(Config, "--port", "9092", "--no-probe"), variables)
+    assert (config.port, config.policy) == (9092, "random")
+    assert (config.probe, config.drain_delay) == (False, 0.5)
+    assert config.drain_timeout == Config().drain_timeout
+
+
+def test_what_is_shown_is_a_file(path: Path, tmp_path: Path) -> None:
+    """The page, read as a file, is the same configuration but for the masked keys."""
+    words = arguments(Config, "--config", str(path), "--admin-key", "very-secret")
+    shown = page(said(Config, words, {}))
+    assert "secret-of" not in shown
+    assert "very-secret" not in shown
+    assert shown.count(MASK) == 2
+    again = tmp_path / "again.toml"
+    again.write_text(shown)
+    config = read(Config, arguments(Config, "--config", str(again)), {})
+    keys = {"config", "admin_key", "worker_api_key"}
+    first = read(Config, words, {})
+    for option in options_of(Config):
+        if option.name not in keys:
+            assert getattr(config, option.name) == getattr(first, option.name)
+
+
+def test_sources_are_named(path: Path) -> None:
+    """Each value has the flag, the variable or the file behind it; the rest is told."""
+    words = arguments(Config, "--config", str(path), "--host", "127.0.0.1")
+    lines = page(said(Config, words, {"KV_GATEWAY_PORT": "1"})).splitlines()
+    by_key = {line.partition(" ")[0]: line for line in lines}
+    assert by_key["host"].endswith("# --host")
+    assert by_key["port"].endswith("# KV_GATEWAY_PORT")
+    assert by_key["policy"].endswith(f"# {path}")
+    assert "# suspect-ttl: 600" in lines
+    assert len([line for line in lines if line]) == len(list(options_of(Config)))
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("nonsense = 1", "there is no option 'nonsense'"),
+        ("config = 'other.toml'", "there is no option 'config'"),
+        ("api-key = 'k'", "there is no option 'api-key'"),
+        ("port = 'http'", "port 'http': is no port"),
+        ("port = true", "port 'true': is no port"),
+        ("port = [1]", "port is neither"),
+        ("policy = 'best'", "policy 'best'"),
+        ("probe = 'perhaps'", "probe 'perhaps': is neither true nor false"),
+        ("workers = [['w1']]", "workers is neither"),
+        ("workers = ['ftp://w1']", "workers 'ftp://w1'"),
+        ("drain-delay = 1979-05-27", "drain-delay is neither"),
+        ("kv-events = {w1 = 3}", "kv-events 'w1=3'"),
+        ("max-body = '1MiB'\nmax_body = '2MiB'", "max_body is there twice"),
+        ("port", "is no TOML"),
+        ("port = 1\nport = 2", "is no TOML"),
+        ("\xff", "is no TOML"),
+    ],
+)
+def test_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, wrong: str
+) -> None:
+    """One line that names the file and the key, status 2; for each command alike."""
+    path = tmp_path / "gateway.toml"
+    path.write_text(text, encoding="latin-1")
+    assert f"{path}: {wrong}" in refused(capsys, "config", "--config", str(path))
+
+
+def test_no_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """So is a file that is not there, or far too large."""
+    line = refused(capsys, "--config", str(tmp_path / "none.toml"))
+    assert "none.toml: No such file" in line
+    large = tmp_path / "large.toml"
+    large.write_bytes(b"#" * (1024 * 1024 + 1))
+    assert "has more than" in refused(capsys, "render", "--config", str(large))
+
+
+def test_of_the_render_server(tmp_path: Path) -> None:
+    """It has options of its own, and a file of its own."""
+    path = tmp_path / "render.toml"
+    path.write_text("model = 'm'\nserved-model-name = ['a', 'b']\n")
+    config = read(RenderConfig, arguments(RenderConfig, "--config", str(path)), {})
+    assert config.model == "m"
+    assert config.served_model_name == ("a", "b")
