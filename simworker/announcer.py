@@ -48,7 +48,7 @@ class Announcer:
     def _store(self, run: Sequence[Content], medium: str) -> None:
         first, name, style = run[0], self._name, self._style
         identity = first.identity
-        keys = tuple([identity.event_keys(each.number) for each in run])
+        keys = tuple([identity.event_keys(each.number, each.size) for each in run])
         # Whoever hashes with the tokens behind a block tells these, too.
         ids = [content.own_ids for content in run[:-1]] + [run[-1].token_ids]
         bare = style.bare_offload and medium != GPU

@@ -49,9 +49,11 @@ class FixedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     It answers requests whose prompt ids are `prompt_ids`, or whose messages equal
     `messages`, or whose prompt or last message contains `match`. `output_ids` is
     what comes out, for every choice; it ends early only by the request's limits.
+    `output_text` stands for its ids, and the one that ends an answer.
     """
 
-    output_ids: list[TokenId]
+    output_ids: list[TokenId] = []
+    output_text: str | None = None
     prompt_ids: list[TokenId] | None = None
     messages: list[object] | None = None
     match: str | None = None
@@ -88,7 +90,7 @@ def read_answers(path: Path) -> tuple[FixedAnswer, ...]:
             answer = msgspec.json.decode(line, type=FixedAnswer)
         except msgspec.DecodeError as error:
             raise BadAnswers(f"{path}, line {number}: {error}") from error
-        if not answer.output_ids:
+        if not answer.output_ids and not answer.output_text:
             raise BadAnswers(f"{path}, line {number}: output_ids is empty")
         if not answer.fits_any:
             raise BadAnswers(
@@ -121,8 +123,18 @@ class Author:
         messages, text = body.get("messages"), _asked(body)
         for fixed in self._fixed:
             if fixed.fits(prompt_ids, messages, text):
-                return self._end(fixed.output_ids, limits)
+                return self._end(self._fixed_ids(fixed), limits)
         return self._end(self._compose(prompt_ids, limits, seed), limits)
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether the text of a prompt of ids decides about its answer."""
+        return any(fixed.match is not None for fixed in self._fixed)
+
+    def _fixed_ids(self, fixed: FixedAnswer) -> list[int]:
+        if fixed.output_text is None:
+            return fixed.output_ids
+        return self._ended(self._encode(fixed.output_text))
 
     def _compose(self, prompt_ids: list[int], limits: Limits, seed: int) -> list[int]:
         rng = Random(_seed_of(prompt_ids, seed))
@@ -130,7 +142,9 @@ class Author:
         if limits.ignore_eos:
             # No sentence has fewer tokens than this many.
             count = max(count, limits.max_tokens // 4 + 1)
-        token_ids = self._encode(prose.paragraph(rng, count))
+        return self._ended(self._encode(prose.paragraph(rng, count)))
+
+    def _ended(self, token_ids: list[int]) -> list[int]:
         return token_ids if self._eos_id is None else [*token_ids, self._eos_id]
 
     def _encode(self, text: str) -> list[int]:

@@ -57,6 +57,7 @@ class Api(ABC):
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self.totals = Totals()
+        self._open: dict[str, Exchange] = {}
 
     def application(self) -> web.Application:
         """The aiohttp application with all routes."""
@@ -102,7 +103,11 @@ class Api(ABC):
             raise
         self.totals.skipped_rendering += call.prompt_ids is not None
         running = exchange(parts.service, call, tasks, model=model, identity=identity)
-        answer = await running.answer(request)
+        self._open[running.id] = running
+        try:
+            answer = await running.answer(request)
+        finally:
+            self._open.pop(running.id, None)
         self.totals.add(tasks)
         return answer
 

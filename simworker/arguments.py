@@ -8,7 +8,7 @@ from simworker.faults.record import Faults
 from simworker.faults.restart import Restart
 from simworker.hashing import ALGORITHMS
 from simworker.layouts import LAYOUTS
-from simworker.options import ENGINES, SimOptions, flag
+from simworker.options import APIS, ENGINES, SimOptions, flag
 from simworker.trtllm.hashing import ALGORITHMS as TRTLLM_ALGORITHMS
 
 _HELP: dict[str, tuple[Any, str]] = {
@@ -53,8 +53,8 @@ _HELP: dict[str, tuple[Any, str]] = {
     ),
     "answers": (
         str,
-        'fixed answers, one a line: {"match": TEXT, "output_ids": [...]}; instead '
-        'of "match" also "prompt_ids" or "messages"',
+        'fixed answers, one a line: {"match": TEXT, "output_text": TEXT}; instead '
+        'of "match" also "prompt_ids" or "messages", of the text also "output_ids"',
     ),
 }
 
@@ -68,6 +68,7 @@ EPILOG = (
 )
 
 _CHOICES: dict[str, tuple[Sequence[str], str]] = {
+    "api": (APIS, "tokens: /inference/v1/generate alone; chat routes answer 404"),
     "hash_algo": (ALGORITHMS, "vLLM's block hash algorithm"),
     "event_hash_algo": (TRTLLM_ALGORITHMS, "TensorRT-LLM's block hash algorithm"),
     "event_layout": (

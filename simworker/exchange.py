@@ -18,6 +18,7 @@ from simworker.job import Job
 from simworker.planning import Task
 from simworker.rank import Ranks
 from simworker.request import Call
+from simworker.runner import Generation
 
 Json = dict[str, Any]
 DONE = b"data: [DONE]\n\n"
@@ -82,22 +83,36 @@ class Exchange(ABC):
         self._id = f"{self.id_prefix}{call.request_id}"
         self._created = int(time.time())
         self._rank = service.ranks.pick(call.rank)
+        self._run: Generation | None = None
         pairs = [(task, answer) for task in tasks for answer in task.answers]
         self._lines = [
             Line(index, task, answer, _job(call, task, answer, identity))
             for index, (task, answer) in enumerate(pairs)
         ]
 
+    @property
+    def id(self) -> str:
+        """What the request is called inside the engine."""
+        return self._id
+
+    def abort(self) -> None:
+        """End what is being generated; what has come is the answer."""
+        if self._run is not None:
+            self._run.stop()
+
+    @property
+    def _aborted(self) -> bool:
+        return self._run is not None and self._run.stopped
+
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Generate, and answer as the call asked. Leaving early aborts the jobs."""
         if self._call.stream:
             return await self._stream(request)
         jobs = [line.job for line in self._lines]
-        async with self._rank.runner.generate(jobs, every_token=False) as run:
-            await run.changed()
+        async with self._rank.runner.generate(jobs, every_token=False) as self._run:
+            await self._run.changed()
         parts = [
-            self._part(line, 0, line.job.output_tokens, whole=True)
-            for line in self._lines
+            self._part(line, 0, line.job.produced, whole=True) for line in self._lines
         ]
         return json_answer(self._whole(parts))
 
@@ -107,18 +122,21 @@ class Exchange(ABC):
         await response.prepare(request)
         jobs = [line.job for line in self._lines]
         async with self._rank.runner.generate(jobs, every_token=True) as run:
+            self._run = run
             while any(line.sent < line.job.output_tokens for line in self._lines):
                 await run.changed()
                 events = [event for line in self._lines for event in self._news(line)]
                 if events:
                     await response.write(b"".join(map(sse, events)))
+                if self._aborted:
+                    break
         await response.write(b"".join(map(sse, self._closing())) + DONE)
         await response.write_eof()
         return response
 
     def _news(self, line: Line) -> Iterator[Json]:
         start, end = line.sent, line.job.produced
-        if start == end:
+        if start == end and not (self._aborted and end < line.job.output_tokens):
             return
         line.sent = end
         if not start:
@@ -128,11 +146,12 @@ class Exchange(ABC):
     def _part(self, line: Line, start: int, end: int, *, whole: bool) -> Part:
         answer, call = line.answer, self._call
         ends = end == len(answer.token_ids)
+        aborted = "abort" if self._aborted else None
         prompt = call.return_prompt_ids and (whole or not start)
         return Part(
             index=line.index,
             text="".join(answer.pieces[start:end]),
-            finish_reason=answer.finish_reason if ends else None,
+            finish_reason=answer.finish_reason if ends else aborted,
             stop_reason=answer.stop_reason if ends else None,
             token_ids=answer.token_ids[start:end] if call.return_token_ids else None,
             logprobs=self._logprobs(answer, start, end) if call.logprobs else None,

@@ -9,7 +9,7 @@ import hashlib
 import pickle
 import struct
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -17,7 +17,7 @@ from kvindex.events import EngineHash
 
 DEFAULT_SEED = "vllm-none-hash"
 
-ExtraKeys = tuple[tuple[str, ...], ...]
+ExtraKeys = tuple[tuple[str | int, ...], ...]
 Digest = bytes
 _Serializer = Callable[[object], bytes]
 
@@ -39,13 +39,13 @@ def _head(major: int, value: int) -> bytes:
 def canonical_cbor(value: object) -> bytes:
     """`value` in canonical CBOR; only what a block hash is made of.
 
-    Takes None, ints >= 0, str, bytes and tuples of these. Raises TypeError else.
+    Takes None, ints, str, bytes and tuples of these. Raises TypeError else.
     """
     match value:
         case None:
             return b"\xf6"
         case int():
-            return _head(0, value)
+            return _head(0, value) if value >= 0 else _head(1, -1 - value)
         case bytes():
             return _head(2, len(value)) + value
         case str():
@@ -123,7 +123,7 @@ class BlockHasher:
         number: int,
     ) -> Digest:
         """The digest of block number `number` of a request."""
-        keys = identity.hashed_keys(number)
+        keys = identity.hashed_keys(number, len(token_ids))
         return self.block(self.root if parent is None else parent, token_ids, keys)
 
     def event_value(self, digest: Digest) -> EngineHash:
@@ -133,27 +133,44 @@ class BlockHasher:
         return int.from_bytes(digest[-8:])
 
 
+class Medium(NamedTuple):
+    """An image, or the like, that placeholder tokens of a prompt stand for."""
+
+    hash: str
+    offset: int
+    length: int
+
+
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """What separates one cache namespace of an engine from another.
 
     The adapter goes into every block's extra keys, the cache salt into the first
-    one's. Events carry the bare values, hashes the tagged ones.
+    one's, and each of the `media`, in order of their offsets, into those of the blocks
+    it reaches into. Events carry the bare values, hashes the tagged ones.
     """
 
     adapter: str | None = None
     adapter_path: str = ""
     adapter_id: int | None = None
     salt: str | None = None
+    media: tuple[Medium, ...] = ()
 
-    def hashed_keys(self, block: int) -> ExtraKeys:
-        """The extra keys inside the hash of block number `block`."""
-        keys: list[tuple[str, ...]] = []
+    def hashed_keys(self, block: int, size: int) -> ExtraKeys:
+        """The extra keys inside the hash of block number `block`, of `size` tokens."""
+        keys: list[tuple[str | int, ...]] = []
         if self.adapter is not None:
             keys.append(("lora", self.adapter, self.adapter_path))
+        start = block * size
+        keys += [
+            ("mm", medium.hash, medium.offset - start)
+            for medium in self.media
+            if start - medium.length < medium.offset < start + size
+        ]
         if self.salt is not None and block == 0:
             keys.append(("cache_salt", self.salt))
         return tuple(keys)
 
-    def event_keys(self, block: int) -> tuple[object, ...] | None:
+    def event_keys(self, block: int, size: int) -> tuple[object, ...] | None:
         """The extra keys an event shows for block number `block`."""
-        return tuple(key[1] for key in self.hashed_keys(block)) or None
+        keys = self.hashed_keys(block, size)
+        return tuple(k[1:] if k[0] == "mm" else k[1] for k in keys) or None

@@ -13,6 +13,7 @@ from simworker.layouts import LAYOUTS
 # SGLang, whose pages of one token are rarely left so.
 BLOCK_SIZES = {"vllm": 16, "trtllm": 32, "sglang": 64}
 ENGINES = tuple(BLOCK_SIZES)
+APIS = ("all", "tokens")
 
 _ENDPOINT = re.compile(r"tcp://(?:[^:\[\]]+|\[[^\]]+\]):[0-9]{1,5}")
 _MANY = 1 << 22
@@ -56,7 +57,8 @@ class PublisherOptions(msgspec.Struct, frozen=True, kw_only=True):
 class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a simulated worker is told. Field names are the option names.
 
-    `model` None is the built-in demo model. Ports of 0 are chosen by the system.
+    `model` None is the built-in demo model. `api` "tokens": vLLM's `--tokens-only`,
+    token ids in and out, and no chats; stop strings are refused. Ports of 0 are chosen by the system.
     Rates are tokens/s and, like all times, are scaled by `speed`. `block_size` None is
     the engine's own. Only vLLM workers have adapters. `host_blocks` are behind the GPU,
     one tier of them; `attention_windows` (tokens) make a KV cache group each, beside
@@ -69,6 +71,7 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     engine: str = "vllm"
+    api: str = "all"
     model: str | None = None
     chat_template: str | None = None
     served_model_name: tuple[str, ...] = ()
@@ -140,6 +143,10 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Raise BadOptions for what this engine does not have."""
         if self.lora_modules and self.engine != "vllm":
             raise BadOptions("--lora-modules: only vLLM's adapters are simulated")
+        if self.api not in APIS:
+            raise BadOptions(f"--api must be one of: {', '.join(APIS)}")
+        if self.api != "all" and self.engine != "vllm":
+            raise BadOptions("--api tokens: only vLLM's is simulated")
         if self.bigrams and self.engine != "sglang":
             raise BadOptions("--bigrams: only SGLang tells pairs of tokens")
         if self.event_layout not in LAYOUTS:

@@ -32,7 +32,9 @@ class Wording(Protocol):
         """What the renderer cannot do."""
         ...
 
-    def out_of_vocabulary(self, token_id: int, size: int, param: str) -> ApiError:
+    def out_of_vocabulary(
+        self, token_id: int, size: int, param: str | None
+    ) -> ApiError:
         """A prompt of ids that the model does not have."""
         ...
 
@@ -80,6 +82,15 @@ class Planner:
             self._check_vocabulary(prompt, "prompt")
         return [self._task(call, prompt) for prompt in prompts]
 
+    def generation(self, call: Call) -> list[Task]:
+        """The prompt of a call that brings ids and nothing else. Raises ApiError."""
+        prompt = call.prompt_ids or []
+        self._check_vocabulary(prompt, None)
+        if self._author.reads_text:
+            text = self._renderer.detokenize(prompt, skip_special_tokens=False)
+            call = msgspec.structs.replace(call, body={**call.body, "prompt": text})
+        return [self._task(call, prompt)]
+
     def render_chat(self, body: Mapping[str, object]) -> Rendered:
         """A chat body's prompt. Raises ApiError."""
         try:
@@ -108,7 +119,7 @@ class Planner:
             raise self._wording.forwarded_too_long(self._max_model_len, len(prompt))
         self._check_vocabulary(prompt, ".".join(self._renderer.answers.ids_field))
 
-    def _check_vocabulary(self, prompt: Sequence[int], param: str) -> None:
+    def _check_vocabulary(self, prompt: Sequence[int], param: str | None) -> None:
         highest, size = max(prompt, default=0), self._vocabulary
         if size is not None and highest >= size:
             raise self._wording.out_of_vocabulary(highest, size, param)

@@ -17,6 +17,12 @@ class Generation:
         self.jobs = jobs
         self._every_token = every_token
         self._changed = asyncio.Event()
+        self.stopped = False
+
+    def stop(self) -> None:
+        """Wait no longer: it was aborted."""
+        self.stopped = True
+        self._changed.set()
 
     @property
     def finished(self) -> bool:

@@ -37,7 +37,7 @@ def forwarded_too_long(limit: int, tokens: int) -> ApiError:
     )
 
 
-def out_of_vocabulary(token_id: int, size: int, param: str) -> ApiError:
+def out_of_vocabulary(token_id: int, size: int, param: str | None) -> ApiError:
     """An id that the model does not have."""
     return ApiError(
         f"The {param} contains values greater than the vocab size ({size})."

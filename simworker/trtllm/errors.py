@@ -35,7 +35,7 @@ def forwarded_too_long(limit: int, tokens: int) -> ApiError:
     return TooLong(f"A prompt of {tokens} tokens exceeds max_seq_len ({limit})")
 
 
-def out_of_vocabulary(token_id: int, size: int, param: str) -> ApiError:
+def out_of_vocabulary(token_id: int, size: int, param: str | None) -> ApiError:
     """An id that the model does not have."""
     return ApiError("Token ID out of range (1 requests)")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import msgspec
 from aiohttp import web
 
 from simworker.api import Api, Parts, Route
@@ -11,6 +12,13 @@ from simworker.request import Call, read_body
 from simworker.vllm import metrics, tokens
 from simworker.vllm.calls import chat_call, completion_call
 from simworker.vllm.errors import envelope
+from simworker.vllm.generate import (
+    GenerateExchange,
+    aborted_ids,
+    generate_call,
+    media_of,
+    tokens_only_call,
+)
 from simworker.vllm.generation import ChatExchange, CompletionExchange
 from simworker.vllm.models import Models
 
@@ -34,12 +42,17 @@ class VllmApi(Api):
 
     def _posts(self) -> Mapping[str, Route]:
         posts: dict[str, Route] = {
-            "/v1/chat/completions": self.chat,
-            "/v1/completions": self.completions,
-            "/tokenize": self.tokenize,
-            "/detokenize": self.detokenize,
+            "/inference/v1/generate": self.generate,
+            "/inference/v1/abort_requests": self.abort,
             "/ping": self.health,
         }
+        if self._parts.options.api == "all":
+            posts |= {
+                "/v1/chat/completions": self.chat,
+                "/v1/completions": self.completions,
+                "/tokenize": self.tokenize,
+                "/detokenize": self.detokenize,
+            }
         if self._parts.options.dev_mode:
             posts["/reset_prefix_cache"] = self.reset
         return posts
@@ -56,11 +69,12 @@ class VllmApi(Api):
         }
 
     def _resolve(self, call: Call, headers: Mapping[str, str]) -> tuple[str, Identity]:
-        resolved = self._models.resolve(call.model, call.salt)
+        model, identity = self._models.resolve(call.model, call.salt)
         rank, ranks = call.rank, len(self._parts.ranks)
         if rank is not None and not 0 <= rank < ranks:
             raise ApiError(f"data_parallel_rank {rank} is out of range [0, {ranks}).")
-        return resolved
+        media = media_of(call.body)
+        return model, msgspec.structs.replace(identity, media=media)
 
     # --- generating
 
@@ -73,6 +87,19 @@ class VllmApi(Api):
         """POST /v1/completions"""
         plan = self._parts.planner.completion
         return await self._generate(request, completion_call, plan, CompletionExchange)
+
+    async def generate(self, request: web.Request) -> web.StreamResponse:
+        """POST /inference/v1/generate"""
+        plan, whole = self._parts.planner.generation, self._parts.options.api == "all"
+        parse = generate_call if whole else tokens_only_call
+        return await self._generate(request, parse, plan, GenerateExchange)
+
+    async def abort(self, request: web.Request) -> web.Response:
+        """POST /inference/v1/abort_requests: names nobody knows are fine"""
+        for name in aborted_ids(await read_body(request)):
+            if name in self._open:
+                self._open[name].abort()
+        return web.Response()
 
     # --- tokens
 

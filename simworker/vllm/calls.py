@@ -70,11 +70,11 @@ def _call(body: Body, headers: Mapping[str, str], limit: str) -> Call:
         prompt_ids=fields.forwarded_ids(transfer),
         read_cache=body.get("prompt_logprobs") is None,
         report_hits=xargs.get("kv_cache_report_mode") == "full",
-        rank=_rank(headers),
+        rank=rank_of(headers),
     )
 
 
-def _rank(headers: Mapping[str, str]) -> int | None:
+def rank_of(headers: Mapping[str, str]) -> int | None:
     """What is no integer is ignored."""
     asked = headers.get("X-data-parallel-rank", "").strip()
     return int(asked) if asked.lstrip("-").isdecimal() else None

@@ -68,8 +68,10 @@ def forwarded_too_long(limit: int, tokens: int) -> ApiError:
     )
 
 
-def out_of_vocabulary(token_id: int, size: int, param: str) -> ApiError:
+def out_of_vocabulary(token_id: int, size: int, param: str | None) -> ApiError:
     """An id that the model does not have."""
+    if param is None:
+        return ApiError(f"Token id {token_id} is out of vocabulary")
     return bad_value(f"Token id {token_id} is out of vocabulary", param)
 
 

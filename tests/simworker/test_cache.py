@@ -33,7 +33,9 @@ def chain_of(tokens: list[int], identity: Identity = PLAIN) -> list[Digest]:
     for number in range(len(tokens) // SIZE):
         block = tokens[number * SIZE : (number + 1) * SIZE]
         parent = chain[-1] if chain else HASHER.root
-        chain.append(HASHER.block(parent, block, identity.hashed_keys(number)))
+        chain.append(
+            HASHER.block(parent, block, identity.hashed_keys(number, len(block)))
+        )
     return chain
 
 

@@ -65,8 +65,8 @@ def test_golden_vectors(
     """Two blocks hash to what real workers published (or the formula gives)."""
     algorithm, seed, identity, digest0, value0, digest1, value1 = vector
     hasher = BlockHasher(algorithm, seed=seed)
-    first = hasher.block(hasher.root, FIRST, identity.hashed_keys(0))
-    second = hasher.block(first, SECOND, identity.hashed_keys(1))
+    first = hasher.block(hasher.root, FIRST, identity.hashed_keys(0, 4))
+    second = hasher.block(first, SECOND, identity.hashed_keys(1, 4))
     assert (first.hex(), second.hex()) == (digest0, digest1)
     assert (hasher.event_value(first), hasher.event_value(second)) == (value0, value1)
 
@@ -89,11 +89,14 @@ def test_bytes_hashes() -> None:
 def test_identity_keys() -> None:
     """The adapter is in every block, the salt in the first; events show bare values."""
     identity = Identity(adapter="fr", adapter_path="/loras/fr", adapter_id=1, salt="s")
-    assert identity.hashed_keys(0) == (("lora", "fr", "/loras/fr"), ("cache_salt", "s"))
-    assert identity.hashed_keys(1) == (("lora", "fr", "/loras/fr"),)
-    assert identity.event_keys(0) == ("fr", "s")
-    assert identity.event_keys(1) == ("fr",)
-    assert Identity().event_keys(0) is None
+    assert identity.hashed_keys(0, 4) == (
+        ("lora", "fr", "/loras/fr"),
+        ("cache_salt", "s"),
+    )
+    assert identity.hashed_keys(1, 4) == (("lora", "fr", "/loras/fr"),)
+    assert identity.event_keys(0, 4) == ("fr", "s")
+    assert identity.event_keys(1, 4) == ("fr",)
+    assert Identity().event_keys(0, 4) is None
 
 
 _LEAVES = st.none() | st.integers(0, 2**64 - 1) | st.text(max_size=40) | st.binary()
