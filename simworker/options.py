@@ -58,7 +58,8 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a simulated worker is told. Field names are the option names.
 
     `model` None is the built-in demo model. `api` "tokens": vLLM's `--tokens-only`,
-    token ids in and out, and no chats; stop strings are refused. Ports of 0 are chosen by the system.
+    token ids in and out, and no chats; stop strings are refused. Ports of 0 are chosen
+    by the system.
     Rates are tokens/s and, like all times, are scaled by `speed`. `block_size` None is
     the engine's own. Only vLLM workers have adapters. `host_blocks` are behind the GPU,
     one tier of them; `attention_windows` (tokens) make a KV cache group each, beside
