@@ -7,10 +7,14 @@ from typing import Any
 
 import aiohttp
 
+from simworker.model import NAME
 from simworker.server import SimWorker
 
 Play = Callable[[aiohttp.ClientSession, SimWorker], Awaitable[None]]
 LASTING_S = 2.0
+LAST_WORDS = "This is the last that is asked of you today"
+LAST_WORDS_TIMES = 12
+"""More than two blocks of any worker."""
 
 
 async def _post(
@@ -113,6 +117,19 @@ def choose(rng: random.Random, worker: SimWorker) -> tuple[str, Play]:
 async def calm(client: aiohttp.ClientSession, worker: SimWorker) -> None:
     """Nothing is wrong with what it sends from now on."""
     await _post(client, worker, "/sim/faults", {})
+
+
+async def speak(client: aiohttp.ClientSession, worker: SimWorker) -> None:
+    """Each rank is asked what it has not cached, and publishes what it stores."""
+    for rank in range(len(worker.ranks)):
+        text = f"{rank} {LAST_WORDS} {worker.url} " * LAST_WORDS_TIMES
+        body = {"model": NAME, "messages": [{"role": "user", "content": text}]}
+        headers = {"X-data-parallel-rank": str(rank)} if len(worker.ranks) > 1 else {}
+        path = f"{worker.url}/v1/chat/completions"
+        body |= {"max_tokens": 4}
+        async with client.post(path, json=body, headers=headers) as response:
+            if response.status != 200:
+                raise RuntimeError(f"{path}: {response.status}")
 
 
 def at_rest(worker: SimWorker) -> bool:

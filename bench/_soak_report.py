@@ -1,7 +1,7 @@
 """The report of a soak: what happened, and whether the bounds hold."""
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -12,6 +12,7 @@ from bench._soak_windows import Settled, Windows
 INSIDE = 0.30
 ERROR = 0.05
 GROWTH = 0.10
+LOAD = 0.25
 WORST = 12
 
 
@@ -115,10 +116,13 @@ def _print_faults(report: Report) -> None:
 def _judged(report: Report, inside: Sums, outside: Sums) -> bool:
     share = inside.requests / max(inside.requests + outside.requests, 1)
     growth = _growth([size for _, size in report.memory])
+    least = _least(report)
     verdicts = {
         f"all {report.traffic.requests} requests succeeded": (
             not report.traffic.failures and report.traffic.requests > 0
         ),
+        f"each worker had {least:.0%} of an equal share of them or more "
+        f"(at least {LOAD:.0%})": least >= LOAD,
         f"{share:.1%} of requests inside fault windows (at most {INSIDE:.0%})": (
             share <= INSIDE
         ),
@@ -133,6 +137,13 @@ def _judged(report: Report, inside: Sums, outside: Sums) -> bool:
     for text in report.wrong:
         print(f"       {text}")
     return all(verdicts.values())
+
+
+def _least(report: Report) -> float:
+    """The requests of the worker that had fewest, as a part of an equal share."""
+    served = Counter(request.url for request in report.settled)
+    fewest = min(served[url] for url in report.kinds)
+    return fewest * len(report.kinds) / max(served.total(), 1)
 
 
 def _growth(sizes: Sequence[int]) -> float:

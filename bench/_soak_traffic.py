@@ -21,19 +21,27 @@ SHAPE = Shape(
 )
 PAUSE_S = 0.5
 TIMEOUT_S = 30.0
+SESSIONS = 64
 SALTED_EVERY = 20
 WHOLE_EVERY = 8
-GROUPS = 3
-"""Of clients, with handbooks of their own: few would all go to a few workers."""
+ROUNDS = 8
+"""Chats of a client until its group has new handbooks."""
 
 
 class Traffic:
-    """Asks `url` again and again; what went wrong is in `failures`."""
+    """Asks `url` again and again; what went wrong is in `failures`.
 
-    def __init__(self, client: aiohttp.ClientSession, url: str, *, seed: int) -> None:
+    Clients are in `groups` that share their handbooks. No two groups have the first
+    words of a prompt in common: where nobody waits, what begins alike stays together.
+    """
+
+    def __init__(
+        self, client: aiohttp.ClientSession, url: str, *, seed: int, groups: int
+    ) -> None:
         self._client = client
         self._url = url
         self._seed = seed
+        self._groups = groups
         self._stopped = False
         self.requests = 0
         self.failures: Counter[str] = Counter()
@@ -51,9 +59,10 @@ class Traffic:
         await asyncio.sleep(rng.uniform(0.0, 2.0))
         for round_ in itertools.count():
             # The handbooks are those of the seed: the clients of a group share them.
-            seed = self._seed + 1_000 * (number % GROUPS) + round_ // 8
-            sessions = generate(seed, 64, SHAPE)
-            session = sessions[rng.randrange(len(sessions))]
+            edition = 1_000 * (number % self._groups) + round_ // ROUNDS
+            session = rng.choice(generate(self._seed + edition, SESSIONS, SHAPE))
+            opening = f"Edition {edition} of the handbook. {session.system}"
+            session = msgspec.structs.replace(session, system=opening)
             salt = f"tenant-{number}" if round_ % SALTED_EVERY == 1 else None
             fields: dict[str, object] = {"cache_salt": salt} if salt else {}
             if round_ % WHOLE_EVERY != WHOLE_EVERY - 1:
