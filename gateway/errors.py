@@ -4,13 +4,15 @@
     |- BadRequest 400              the client's head or, on own routes, content
     |  |- BadFraming                 its body is cut short or badly framed
     |- Unauthorized 401            own routes without the admin key
-    |  |- WrongApiKey                 the render server without its key
+    |  |- WrongApiKey                 a client without a key, or with a wrong one
+    |     |- MissingApiKey
     |- Forbidden 403               own routes from elsewhere
     |- NotFound 404                no such route, or one that is closed
     |- MethodNotAllowed 405
     |- Conflict 409                what is to be added is there
     |- BodyTooLarge 413
     |- HeadTooLarge 431
+    |- RateLimited 429             a client has used up what its key may
     |- ExpectationFailed 417       an ``Expect`` other than 100-continue
     |- InternalError 500           a bug of the gateway
     |- NoWorker 503                nobody to send to
@@ -26,8 +28,9 @@
     |- ClientGone 499              the client left; never sent, only counted
     ConfigError                    a mistake on the command line: one line, status 2
 
-A message never repeats what the client sent. Answers of workers are not errors:
-they are relayed as they are, whatever their status.
+Those of keys and their limits are in `gateway.access.errors`. A message never repeats
+what the client sent. Answers of workers are not errors: they are relayed as they are,
+whatever their status.
 """
 
 from collections.abc import Iterable
@@ -46,7 +49,7 @@ class GatewayError(Exception):
 
     status: int = 500
     type: str = "server_error"
-    code: str = "internal_error"
+    code: str | None = "internal_error"
     close: bool = False
 
     def __init__(
@@ -100,35 +103,6 @@ class BadFraming(BadRequest):
 
     code = "bad_framing"
     close = True
-
-
-class Unauthorized(GatewayError):
-    """An own route was asked without its key."""
-
-    status = 401
-    type = "authentication_error"
-    code = "unauthorized"
-
-
-class WrongApiKey(Unauthorized):
-    """The render server was asked without its key; OpenAI's words."""
-
-    type = "invalid_request_error"
-    code = "invalid_api_key"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the API key is missing or wrong: send it as Authorization: Bearer KEY",
-            headers=[("WWW-Authenticate", "Bearer")],
-        )
-
-
-class Forbidden(GatewayError):
-    """An own route was asked from where it is not answered."""
-
-    status = 403
-    type = "permission_error"
-    code = "forbidden"
 
 
 class NotFound(GatewayError):

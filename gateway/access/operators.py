@@ -7,8 +7,34 @@ import base64
 import hmac
 import ipaddress
 
-from gateway.admin.same_site import is_private_name
-from gateway.errors import Forbidden, Unauthorized, WrongApiKey
+from aiohttp import web
+
+from gateway.access.errors import Forbidden, Unauthorized, WrongApiKey
+from gateway.admin.same_site import check_same_site, is_private_name
+
+_ASK = ("WWW-Authenticate", 'Basic realm="kv-gateway", charset="UTF-8"')
+
+
+class Operators:
+    """What operators may ask, by their keys; without a key /metrics is open."""
+
+    def __init__(self, admin_key: str | None, metrics_key: str | None) -> None:
+        self._admin_key = admin_key
+        self._metrics_key = metrics_key
+
+    def check_admin(self, request: web.Request) -> None:
+        """Raise Forbidden or Unauthorized where it may not see /gateway."""
+        peername = request.transport and request.transport.get_extra_info("peername")
+        peer = peername[0] if isinstance(peername, tuple) else None
+        authorization = request.headers.get("Authorization")
+        check_admin(peer, authorization, self._admin_key, request.headers.get("Host"))
+        check_same_site(request.method, request.headers)
+
+    def check_metrics(self, request: web.Request) -> None:
+        """Raise Unauthorized where it may not see /metrics."""
+        key = self._metrics_key
+        if key is not None and not _opens(request.headers.get("Authorization"), key):
+            raise Unauthorized("the metrics key is missing or wrong", headers=[_ASK])
 
 
 def check_admin(
@@ -27,17 +53,18 @@ def check_admin(
         return
     if key is None:
         raise Forbidden("/gateway answers loopback peers only; --admin-key opens it")
-    if not (_is_key(authorization, key) or _is_password(authorization, key)):
-        raise Unauthorized(
-            "the admin key is missing or wrong",
-            headers=[("WWW-Authenticate", 'Basic realm="kv-gateway", charset="UTF-8"')],
-        )
+    if not _opens(authorization, key):
+        raise Unauthorized("the admin key is missing or wrong", headers=[_ASK])
 
 
 def check_api_key(authorization: str | None, key: str) -> None:
     """Let holders of the API key in; raises WrongApiKey."""
     if not _is_key(authorization, key):
         raise WrongApiKey
+
+
+def _opens(authorization: str | None, key: str) -> bool:
+    return _is_key(authorization, key) or _is_password(authorization, key)
 
 
 def _is_key(authorization: str | None, key: str) -> bool:

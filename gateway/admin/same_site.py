@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from gateway.errors import Forbidden
+from gateway.access.errors import Forbidden
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 PRIVATE_NAMES = ("localhost", "local", "internal")

@@ -2,7 +2,8 @@
 
 Counters and histograms are written where things happen; gauges of workers, feeds and
 the index are read when somebody scrapes (see `watch`). No label takes a value a client
-chose: endpoints, reasons and kinds are names of ours, workers are those configured.
+chose: endpoints, reasons and kinds are names of ours, workers and clients are those
+configured.
 """
 
 import asyncio
@@ -50,6 +51,10 @@ class ServerMetrics:
         )
         self.errors = self._counter(
             "internal_errors", "Faults of the gateway itself, each logged", ("where",)
+        )
+        self.spans_exported = self._count("spans_exported", "Spans that were exported")
+        self.spans_dropped = self._count(
+            "spans_dropped", "Spans that the collector did not take, or not in time"
         )
 
     def _count(self, name: str, text: str) -> Counter:
@@ -179,6 +184,15 @@ class Metrics(ServerMetrics):
         )
         self.refused = self._counter(
             "refused", "Requests refused as there were too many", ("reason",)
+        )
+        self.client_requests = self._counter(
+            "client_requests",
+            "Requests by the name of the client's key: taken, or over its rate or its "
+            "requests in flight",
+            ("client", "outcome"),
+        )
+        self.refused_keys = self._counter(
+            "refused_keys", "Requests without a key, or with a wrong one", ("reason",)
         )
         self.attempts = self._counter(
             "attempts",

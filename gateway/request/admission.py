@@ -6,52 +6,72 @@ refused; engines have queues of their own. It chooses no worker.
 """
 
 import asyncio
-from collections import deque
 
 from gateway.errors import Overloaded
 from gateway.metrics.registry import Metrics
+from gateway.request.fair_queue import FairQueue
 from gateway.settings.proxy_config import ProxyConfig
 from router.pool import WorkerPool
 from router.request import RouteRequest
 
 LOOK_S = 0.02
 """How often it is looked whether one that waits fits; prefills end without a word."""
+FULL = "queue_full"
+TOO_LONG = "too_long"
 
 
 class Admission:
-    """Lets requests pass in the order they came; belongs to one event loop."""
+    """Lets requests pass; belongs to one event loop.
+
+    Where several clients wait their turns go round, and each client's requests pass in
+    the order they came.
+    """
 
     def __init__(self, config: ProxyConfig, pool: WorkerPool, metrics: Metrics) -> None:
         self._config = config
         self._pool = pool
         self._metrics = metrics
-        self._waiting: deque[_Waiting] = deque()
+        self._queue: FairQueue[_Waiting] = FairQueue()
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> int:
         """Requests that wait now."""
-        return len(self._waiting)
+        return len(self._queue)
 
-    async def admit(self, route: RouteRequest) -> None:
-        """Return when the request may go; Overloaded where it may not in time."""
+    async def admit(self, route: RouteRequest, client: str | None = None) -> None:
+        """Return when a client's request may go; Overloaded where it may not in time.
+
+        Also where others have waited for less than this client when the queue is full.
+        """
         if self._config.max_inflight_tokens is None:
             return
-        if not self._waiting and self._fits(route.model):
+        if not self._queue and self._fits(route.model):
             return
-        if len(self._waiting) >= self._config.max_queue:
-            raise self._refusal("queue_full", "as many requests wait as may")
+        self._make_room(client)
         waiting = _Waiting(route.model)
-        self._waiting.append(waiting)
+        self._queue.add(client, waiting)
         self._look_later(LOOK_S)
         try:
             async with asyncio.timeout(self._config.queue_timeout):
                 await waiting.admitted
         except TimeoutError:
-            raise self._refusal("too_long", "no worker had room in time") from None
+            raise self._refusal(TOO_LONG, "no worker had room in time") from None
         finally:
-            if waiting in self._waiting:
-                self._waiting.remove(waiting)
+            self._queue.discard(client, waiting)
+
+    def _make_room(self, client: str | None) -> None:
+        """Refuse the last of whoever has most that wait: maybe this very one."""
+        if len(self._queue) < self._config.max_queue:
+            return
+        last = self._queue.last_of_longest(client)
+        refusal = self._refusal(FULL, "as many requests wait as may")
+        if last is None:
+            raise refusal
+        greedy, waiting = last
+        self._queue.discard(greedy, waiting)
+        if not waiting.admitted.done():
+            waiting.admitted.set_exception(refusal)
 
     def _fits(self, model: str | None) -> bool:
         """Whether the workers for a model have less in flight than they may.
@@ -69,15 +89,16 @@ class Admission:
         """Admit the first that fits; the next one once that is on its way."""
         self._timer = None
         full: set[str | None] = set()
-        for waiting in self._waiting:
+        for client, waiting in self._queue.in_turn():
             if waiting.admitted.done() or waiting.model in full:
                 continue
-            full.add(waiting.model)
             if self._fits(waiting.model):
                 waiting.admitted.set_result(None)
+                self._queue.served(client, waiting)
                 self._look_later(0)
                 return
-        if self._waiting:
+            full.add(waiting.model)
+        if self._queue:
             self._look_later(LOOK_S)
 
     def _look_later(self, seconds: float) -> None:

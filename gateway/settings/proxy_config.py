@@ -4,11 +4,11 @@ from typing import Annotated
 
 from gateway.settings.memory import memory_bytes
 from gateway.settings.options import MINUTES, SECONDS, option
-from gateway.settings.shared_config import SharedConfig
+from gateway.settings.access_config import AccessConfig
 from gateway.settings.values import positive, seconds, size, whole
 
 
-class ProxyConfig(SharedConfig, frozen=True, kw_only=True):
+class ProxyConfig(AccessConfig, frozen=True, kw_only=True):
     """How the front door treats its workers and its clients."""
 
     connect_timeout: Annotated[

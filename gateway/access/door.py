@@ -1,0 +1,59 @@
+"""The access of the front door: guards for its routes, keys kept up to date."""
+
+from functools import partial
+
+import msgspec
+from aiohttp import web
+
+from gateway.access.api_keys import read_keys
+from gateway.access.clients import Clients
+from gateway.access.credentials import Credentials
+from gateway.access.keyring import Keyring
+from gateway.access.operators import Operators
+from gateway.background import Work
+from gateway.guard import Guard
+from gateway.metrics.registry import Metrics
+from gateway.settings.config import Config
+from gateway.tracing.recorder import Recorder
+
+
+class Guards(msgspec.Struct, frozen=True, kw_only=True):
+    """One guard for each kind of route."""
+
+    anyone: Guard
+    """Routes that say themselves whom they answer."""
+    clients: Guard
+    """Routes for clients with a key."""
+    limited: Guard
+    """Routes that use up what a client's key may."""
+
+
+class Access:
+    """Who gets in, and what the workers are shown."""
+
+    def __init__(
+        self, config: Config, metrics: Metrics, recorder: Recorder | None = None
+    ) -> None:
+        """Read the keys; ConfigError where that fails."""
+        path = self._path = config.api_keys_file
+        self._guard = partial(Guard, metrics=metrics, recorder=recorder)
+        self._keyring = Keyring(read_keys(path)) if path is not None else None
+        self.clients = Clients(self._keyring, metrics)
+        self.operators = Operators(config.admin_key, config.metrics_key)
+        self.credentials = Credentials.of(config)
+
+    def guards(self, app: web.Application, *, flat: bool = False) -> Guards:
+        """Guards that add routes to `app`; those of `flat` answer errors flat."""
+        check, inside = self.clients.identify, self.clients.inside
+        return Guards(
+            anyone=self._guard(app, flat=flat),
+            clients=self._guard(app, flat=flat, check=check),
+            limited=self._guard(app, flat=flat, check=check, inside=inside),
+        )
+
+    def work(self) -> dict[str, Work]:
+        """What goes on in the background."""
+        path, keyring = self._path, self._keyring
+        if path is None or keyring is None:
+            return {}
+        return {"API keys": lambda: keyring.watch(path)}

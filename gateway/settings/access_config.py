@@ -1,0 +1,38 @@
+"""The options of access: who gets in, and what the gateway shows its workers."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from gateway.settings.options import option
+from gateway.settings.shared_config import SharedConfig
+from gateway.settings.values import secret
+
+
+class AccessConfig(SharedConfig, frozen=True, kw_only=True):
+    """Whom the front door lets in, and as whom it comes to the workers."""
+
+    api_keys_file: Annotated[
+        Path | None,
+        option(
+            "file of the hashes of clients' API keys and of their limits, read again "
+            "when it changes; without it clients need no key",
+            metavar="FILE",
+            parse=Path,
+        ),
+    ] = None
+    metrics_key: Annotated[
+        str | None,
+        option(
+            "bearer key, or password, without which /metrics answers nobody",
+            metavar="KEY",
+            parse=secret,
+        ),
+    ] = None
+    worker_auth: Annotated[
+        Literal["auto", "pass", "replace"],
+        option(
+            "what workers get as Authorization: what the client sent, or in its place "
+            "the worker's key (--worker-api-key, or that of the workers file); auto: "
+            "replace where clients have keys of the gateway's, else pass"
+        ),
+    ] = "auto"
