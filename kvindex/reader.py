@@ -7,10 +7,13 @@ be applied at once. Not here: which batch is next (`following.py`).
 import logging
 from collections.abc import Callable, Hashable
 
+import msgspec
+
 from kvindex.counters import Counters, count
 from kvindex.doubt import Doubt
 from kvindex.events import (
     AllBlocksCleared,
+    BlockStored,
     CacheCreated,
     EventBatch,
     KVEvent,
@@ -18,6 +21,7 @@ from kvindex.events import (
 )
 from kvindex.intake import Intake, Work
 from kvindex.standing import Standing
+from kvindex.wire.cutting import Piece, cut
 
 log = logging.getLogger(__name__)
 
@@ -54,22 +58,29 @@ class Reader:
 
     def read(self, payload: bytes) -> Work:
         """Apply one batch. Bad input is counted, never raised."""
-        try:
-            batch = self._decode(payload)
-        except UndecodableBatch:
-            self.undecodable("batch")
-            return
-        yield len(payload) // _BYTES_PER_BLOCK
-        for reason in batch.undecodable:
-            self.undecodable(reason)
         holder = self._intake.holder
-        for event in batch.events:
-            count(self._counters.events, type(event).__name__)
-            yield from self._apply(event)
+        for piece in cut(payload):
+            yield from self._read(piece)
         if self._intake.incomplete:
             self._standing.incomplete("not all blocks are indexed")
         if holder is not self._intake.holder:
             self._resized()
+
+    def _read(self, piece: Piece) -> Work:
+        try:
+            batch = self._decode(piece.payload)
+        except UndecodableBatch:
+            self.undecodable("batch")
+            return
+        yield len(piece.payload) // _BYTES_PER_BLOCK
+        for reason in batch.undecodable:
+            self.undecodable(reason)
+        for event in batch.events:
+            if not piece.goes_on:
+                count(self._counters.events, type(event).__name__)
+            if piece.from_root and isinstance(event, BlockStored):
+                event = msgspec.structs.replace(event, from_root=True)
+            yield from self._apply(event)
 
     def _apply(self, event: KVEvent) -> Work:
         if isinstance(event, AllBlocksCleared):

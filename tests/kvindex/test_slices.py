@@ -47,7 +47,7 @@ def test_a_large_batch_is_applied_in_slices() -> None:
     while stream.feed.work(SLICE):
         most = max(most, stream.owner.blocks - before)
         before = stream.owner.blocks
-    assert most == SLICE
+    assert 0 < most <= SLICE
     assert stream.owner.blocks == len(BLOCKS) - 1
     assert stream.feed.complete
 
