@@ -14,6 +14,7 @@ from gateway.admin.explain_page import ExplainPage
 from gateway.admin.page.routes import PageRoutes
 from gateway.admin.pages import Admin
 from gateway.background import Keeper, Work, running
+from gateway.discovery.discovery import Discovery, declared
 from gateway.doctor.remedies import for_cached_tokens
 from gateway.endpoints import server_info
 from gateway.endpoints.render_endpoints import RenderEndpoints, endpoint_threads
@@ -36,7 +37,7 @@ from gateway.request.proxy import Proxy
 from gateway.request.relay import STALL_S
 from gateway.request.rendering import RenderPool
 from gateway.request.room import Room
-from gateway.settings.config import Config, worker_specs
+from gateway.settings.config import Config
 from gateway.threads import Threads
 from gateway.upstreams.exchange import Timeouts
 from gateway.upstreams.upstream import Upstreams
@@ -44,7 +45,6 @@ from gateway.workers.fleet import Fleet
 from gateway.workers.health import HealthChecks
 from gateway.workers.monitor import Monitor
 from gateway.workers.worker_routes import WorkerRoutes
-from gateway.workers.workers_file import WorkersFile, filed_workers, key_of
 from kvindex.index import Indexes
 from router.blockers import BlockerLog
 from router.forwarding import Forwarding
@@ -78,9 +78,9 @@ class Gateway:
             on_change=self._worker_changed,
             checked=config.health_interval > 0,
         )
-        self._filed = filed_workers(config.workers_file)
-        for spec in {s.url: s for s in (*worker_specs(config), *self._filed)}.values():
-            self.pool.add(spec).api_key = key_of(spec)
+        self._namings = declared(config)
+        for named in self._namings.all:
+            self.pool.add(named.spec).api_key = named.api_key
         self.renderers = Renderers(config)
         self.renderers.load_configured()
         when = config.forward_when if config.render != "never" else "never"
@@ -140,7 +140,10 @@ class Gateway:
             came=self.ingest.came,
             went=self._worker_went,
             keeper=self._keeper,
+            namings=self._namings,
         )
+        self.discovery = Discovery(config, self.fleet)
+        self.metrics.watch(self.discovery.metrics)
         self.admission = Admission(config, self.pool, self.metrics)
         self.room = Room(config.max_bodies)
         self.leaving = False
@@ -186,6 +189,8 @@ class Gateway:
             )
         )
         stack.push_async_callback(self.upstreams.close)
+        found = self.discovery.found(self._session, self._keeper, FIRST_ROUND_S)
+        await stack.enter_async_context(found)
         await self.monitor.first_round(self._session, FIRST_ROUND_S)
         self._first_round_over = True
         for worker in self.pool.workers:
@@ -202,9 +207,6 @@ class Gateway:
             "ingest": self.ingest.run,
             "fingerprints": self.fingerprints.run,
         }
-        path = self.config.workers_file
-        if path is not None:
-            work["workers file"] = WorkersFile(path, self.fleet, self._filed).watch
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.fleet.run())
             for name, run in work.items():

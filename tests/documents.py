@@ -16,6 +16,7 @@ from deploy import document as operating
 from gateway.metrics.encoder_counters import encoder_counters
 from gateway.metrics.gauges import Gauges
 from gateway.metrics.registry import Labelled, Metrics
+from gateway.metrics.source_metrics import source_metrics
 from gateway.settings.config import Config
 from gateway.settings.discovery_config import DiscoveryConfig
 from gateway.settings.options import markdown_table, options_of
@@ -91,7 +92,8 @@ def _metrics() -> Iterator[tuple[Metric, tuple[str, ...]]]:
     pool = WorkerPool(clock=lambda: 0.0)
     pool.add(WorkerSpec(url="http://w1:8000"))
     gauges = Gauges(pool, Indexes(limit_bytes=1), Forwarding(pool))
-    for family in (*gauges.read(), *encoder_counters(tuple)()):
+    others = (*encoder_counters(tuple)(), *source_metrics({}, ()))
+    for family in (*gauges.read(), *others):
         yield family, getattr(family, "_labelnames", ())
 
 

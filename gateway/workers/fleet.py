@@ -2,8 +2,9 @@
 and go.
 
 A worker that is taken out gets nothing new and is asked nothing more, while what it
-still answers is relayed to its end. Which workers there should be is told from outside:
-the command line, the workers file (`workers_file.py`), the API (`worker_routes.py`).
+still answers is relayed to its end. Which workers there should be is told from outside,
+by source (`namings.py`): the command line, the workers file (`workers_file.py`), the
+API (`worker_routes.py`), discovery.
 """
 
 import asyncio
@@ -11,8 +12,9 @@ import logging
 from collections.abc import Callable, Mapping
 
 from gateway.background import Keeper, Work
+from gateway.workers.namings import API, Named, Namings
 from router.pool import WorkerPool
-from router.worker import Worker, WorkerSpec
+from router.worker import Worker, WorkerSpec, WorkerState
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +30,14 @@ class Fleet:
         came: Callable[[Worker], None],
         went: Callable[[Worker], None],
         keeper: Keeper,
+        namings: Namings | None = None,
     ) -> None:
         """`work` names what runs for a worker for as long as it is there.
 
         `came` is called with one that was added, `went` with one that was taken out,
-        once its tasks have ended.
+        once its tasks have ended. `namings` say who named those that are there.
         """
+        self.namings = namings or Namings()
         self._pool = pool
         self._work = work
         self._came = came
@@ -41,6 +45,9 @@ class Fleet:
         self._keeper = keeper
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._group: asyncio.TaskGroup | None = None
+        self._settling = asyncio.Lock()
+        self._drained: set[str] = set()
+        """Those that drain as their sources say so, and not by hand."""
 
     async def run(self) -> None:
         """Do the work of the workers there are, and of those that come; for ever."""
@@ -54,21 +61,68 @@ class Fleet:
             self._tasks.clear()
 
     def add(self, spec: WorkerSpec, *, api_key: str | None = None) -> Worker:
-        """Add a worker; ValueError where its URL is there already."""
-        worker = self._pool.add(spec)
-        worker.api_key = api_key
-        log.info("worker %s was added", worker.url)
+        """Add a worker by hand; ValueError where its URL is there already."""
+        worker = self._put_in(Named(spec=spec, api_key=api_key), API)
+        self.namings.name(API, Named(spec=spec, api_key=api_key))
+        return worker
+
+    async def remove(self, url: str) -> bool:
+        """Take a worker out by hand, whoever names it; whether there was one."""
+        self.namings.dismiss(url)
+        return await self._take_out(url)
+
+    async def settle(self, source: str, wanted: Mapping[str, Named]) -> None:
+        """Have a source name these workers, by URL, and no others."""
+        async with self._settling:
+            for url in self.namings.settle(source, wanted):
+                try:
+                    await self._follow(url)
+                except ValueError as error:  # added by hand at this very moment
+                    log.warning("%s: %s", source, error)
+                    self.namings.forget(source, url)
+                await asyncio.sleep(0)  # there may be hundreds
+
+    async def _follow(self, url: str) -> None:
+        """Have a worker be there, drain, or be gone, as it is named now."""
+        named = self.namings.get(url)
+        worker = self._pool.get(url)
+        if worker is not None and (named is None or _is_new(named, worker)):
+            await self._take_out(url)
+            worker = None
+        if named is None or (worker is None and named.draining):
+            return
+        sources = ", ".join(self.namings.sources(url))
+        if worker is None:
+            self._put_in(named, sources)
+            return
+        worker.api_key = named.api_key
+        if named.draining:
+            self._drain(worker, sources)
+        elif url in self._drained:
+            self._drained.discard(url)
+            self._pool.undrain(worker)
+
+    def _drain(self, worker: Worker, sources: str) -> None:
+        if worker.state is not WorkerState.draining:
+            log.info("worker %s is about to leave, says %s", worker.url, sources)
+            self._drained.add(worker.url)
+            self._pool.drain(worker)
+
+    def _put_in(self, named: Named, sources: str) -> Worker:
+        worker = self._pool.add(named.spec)
+        worker.api_key = named.api_key
+        log.info("worker %s was added, named by %s", worker.url, sources)
         self._came(worker)
         self._start(worker)
         return worker
 
-    async def remove(self, url: str) -> bool:
-        """Take a worker out; whether there was one."""
+    async def _take_out(self, url: str) -> bool:
         worker = self._pool.remove(url)
         if worker is None:
             return False
         log.info("worker %s was taken out: %d requests of it go on", url,
                  worker.inflight_requests)  # fmt: skip
+        self._drained.discard(url)
         tasks = self._tasks.pop(url, [])
         for task in tasks:
             task.cancel()
@@ -83,3 +137,10 @@ class Fleet:
                 self._group.create_task(self._keeper.keep(name, work))
                 for name, work in self._work(worker).items()
             ]
+
+
+def _is_new(named: Named, worker: Worker) -> bool:
+    """Whether it is to be made anew: declared otherwise, or back before it answered."""
+    if named.spec != worker.spec:
+        return True
+    return named.draining and worker.state is WorkerState.joining

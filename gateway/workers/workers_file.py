@@ -18,6 +18,7 @@ from gateway.errors import ConfigError
 from gateway.settings.values import event_endpoint, secret, worker_url
 from gateway.workers.contact import ENGINES, GENERIC
 from gateway.workers.fleet import Fleet
+from gateway.workers.namings import FILE, Named
 from render.profile import PROFILES
 from router.worker import WorkerSpec
 
@@ -119,14 +120,18 @@ def _specs(told: Any) -> list[WorkerSpec]:
     return specs
 
 
+def named_by(specs: Iterable[WorkerSpec]) -> dict[str, Named]:
+    """Each worker with its key, by URL; ValueError where a key cannot be read."""
+    return {spec.url: Named(spec=spec, api_key=key_of(spec)) for spec in specs}
+
+
 class WorkersFile:
     """Keeps the fleet in line with a file; workers from elsewhere are left alone."""
 
-    def __init__(self, path: Path, fleet: Fleet, specs: Iterable[WorkerSpec]) -> None:
-        """`specs` are those of its workers that are in the fleet already."""
+    def __init__(self, path: Path, fleet: Fleet) -> None:
+        """Those that it names now are in the fleet already."""
         self._path = path
         self._fleet = fleet
-        self._specs = {spec.url: spec for spec in specs}
         self._state = self._stat()
         self._problem = ""
 
@@ -141,29 +146,17 @@ class WorkersFile:
 
     async def _follow(self) -> None:
         try:
-            specs = await asyncio.to_thread(read_workers, self._path)
-        except ConfigError as error:
+            named = await asyncio.to_thread(self._read)
+        except (ConfigError, ValueError) as error:
             if str(error) != self._problem:
                 log.error("the workers stay as they are: %s", error)
             self._problem = str(error)
             return
         self._problem = ""
-        await self._settle({spec.url: spec for spec in specs})
+        await self._fleet.settle(FILE, named)
 
-    async def _settle(self, wanted: Mapping[str, WorkerSpec]) -> None:
-        for url, spec in list(self._specs.items()):
-            if wanted.get(url) != spec:
-                del self._specs[url]
-                await self._fleet.remove(url)
-        for url, spec in wanted.items():
-            if url not in self._specs:
-                try:
-                    key = await asyncio.to_thread(key_of, spec)
-                    self._fleet.add(spec, api_key=key)
-                except ValueError as error:
-                    log.warning("%s: %s", self._path, error)
-                else:
-                    self._specs[url] = spec
+    def _read(self) -> dict[str, Named]:
+        return named_by(read_workers(self._path))
 
     def _stat(self) -> tuple[int, ...] | None:
         try:

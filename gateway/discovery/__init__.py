@@ -1,0 +1,1 @@
+"""Who the workers are, where nobody names each of them: DNS, Kubernetes."""
