@@ -64,7 +64,7 @@ class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
                 token_ids=self.token_ids[start * stride : end * stride],
                 extra_keys=self.extra_keys and self.extra_keys[start:end],
                 parent=parent,
-                from_root=self.parent is None,
+                from_root=self.from_root or self.parent is None,
             )
             parent = self.hashes[min(end, len(self.hashes)) - 1]
 
