@@ -23,13 +23,14 @@ SHORTEST = 24
 safe only for what nobody can guess."""
 MOST_BYTES = 16 * 1024 * 1024
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 AboveZero = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The record of one key. Without a limit there is none."""
 
-    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    name: Annotated[str, msgspec.Meta(pattern=rf"^{NAME.pattern}$")]
     """Whose it is, in logs and metrics."""
     hash: Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
     requests_per_minute: AboveZero | None = None

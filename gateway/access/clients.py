@@ -18,6 +18,7 @@ from gateway.access.errors import (
 from gateway.access.keyring import Client, Keyring
 from gateway.metrics.registry import Metrics
 from gateway.request.headers import RawHeaders
+from gateway.tracing.record import record_of
 
 CLIENT: web.RequestKey[Client] = web.RequestKey("client", Client)
 KEY_HEADERS = frozenset({b"authorization", b"x-api-key"})
@@ -42,12 +43,13 @@ class Clients:
         if self._keyring is None:
             return
         try:
-            request[CLIENT] = _holder(self._keyring, request.headers)
+            client = request[CLIENT] = _holder(self._keyring, request.headers)
         except Unauthorized as error:
             missing = isinstance(error, MissingApiKey)
             reason = "missing" if missing else "wrong"
             self._metrics.refused_keys.labels(reason).inc()
             raise
+        record_of(request).key = client.name
 
     @contextmanager
     def inside(self, request: web.Request) -> Iterator[None]:

@@ -14,6 +14,7 @@ from gateway.background import Work
 from gateway.guard import Guard
 from gateway.metrics.registry import Metrics
 from gateway.settings.config import Config
+from gateway.tls import for_workers
 from gateway.tracing.recorder import Recorder
 
 
@@ -41,6 +42,7 @@ class Access:
         self.clients = Clients(self._keyring, metrics)
         self.operators = Operators(config.admin_key, config.metrics_key)
         self.credentials = Credentials.of(config)
+        self.worker_tls = for_workers(config)
 
     def guards(self, app: web.Application, *, flat: bool = False) -> Guards:
         """Guards that add routes to `app`; those of `flat` answer errors flat."""
@@ -53,7 +55,10 @@ class Access:
 
     def work(self) -> dict[str, Work]:
         """What goes on in the background."""
+        work: dict[str, Work] = {}
         path, keyring = self._path, self._keyring
-        if path is None or keyring is None:
-            return {}
-        return {"API keys": lambda: keyring.watch(path)}
+        if path is not None and keyring is not None:
+            work["API keys"] = lambda: keyring.watch(path)
+        if self.worker_tls.paths:
+            work["certificates for workers"] = self.worker_tls.watch
+        return work

@@ -14,6 +14,7 @@ import msgspec
 from gateway.request.outgoing import RANK_HEADER
 from gateway.request.usage import UsageScanner
 from gateway.settings.config import Config
+from gateway.tls import for_workers
 from gateway.workers.asking import Asker, Unanswered
 from router.worker import Worker
 
@@ -39,7 +40,8 @@ async def try_out(
     """
     timeout = aiohttp.ClientTimeout(total=seconds, connect=config.connect_timeout)
     known = [worker for worker in workers if worker.names]
-    async with aiohttp.ClientSession() as session:
+    connector = aiohttp.TCPConnector(ssl=for_workers(config))
+    async with aiohttp.ClientSession(connector=connector) as session:
 
         async def one(worker: Worker, rank: int | None) -> Trial:
             name = RANK_HEADER.decode()

@@ -36,3 +36,30 @@ class AccessConfig(SharedConfig, frozen=True, kw_only=True):
             "replace where clients have keys of the gateway's, else pass"
         ),
     ] = "auto"
+    worker_ca: Annotated[
+        Path | None,
+        option(
+            "certificates, PEM, by one of which that of an https:// worker has to be "
+            "signed",
+            metavar="FILE",
+            parse=Path,
+            shown_default="the system's",
+        ),
+    ] = None
+    worker_cert: Annotated[
+        Path | None,
+        option(
+            "certificate chain, PEM, that the gateway shows https:// workers",
+            metavar="FILE",
+            parse=Path,
+        ),
+    ] = None
+    worker_key: Annotated[
+        Path | None,
+        option(
+            "private key of --worker-cert, PEM",
+            metavar="FILE",
+            parse=Path,
+            shown_default="in the file of --worker-cert",
+        ),
+    ] = None

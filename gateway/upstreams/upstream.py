@@ -54,13 +54,15 @@ class Upstreams:
         timeouts: Timeouts | None = None,
         clock: Callable[[], float] = time.monotonic,
         free_s: float = FREE_S,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        """`tls` is what https workers are spoken with; None: as the system does."""
         self._timeouts = timeouts or Timeouts()
         self._clock = clock
         self._free_s = free_s
         self._free: dict[Origin, deque[UpstreamConnection]] = {}
         self._all: set[UpstreamConnection] = set()
-        self._tls: ssl.SSLContext | None = None
+        self._tls = tls
         self._timer: asyncio.TimerHandle | None = None
         shortest = min(self._timeouts.first_byte_s, self._timeouts.idle_s, free_s)
         self._tick_s = min(1.0, shortest / 4)

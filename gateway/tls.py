@@ -1,0 +1,160 @@
+"""TLS of both sides: contexts made of files, and made anew when the files change.
+
+Connections that are open go on as they are; what comes later is by the new files.
+"""
+
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from gateway.background import running
+from gateway.errors import ConfigError
+from gateway.files import follow
+from gateway.settings.access_config import AccessConfig
+from gateway.settings.tls_config import TlsConfig
+
+log = logging.getLogger(__name__)
+
+ALPN = ["http/1.1"]
+Make = Callable[[], ssl.SSLContext]
+
+
+class RenewedContext(ssl.SSLContext):
+    """A context for whoever keeps one: each connection gets the newest there is.
+
+    What asyncio and uvloop ask of a context is `wrap_bio`. Its own settings are those
+    of any context of its protocol, and stand for nothing.
+    """
+
+    paths: tuple[Path, ...]
+    _make: Make
+    _newest: ssl.SSLContext | None
+
+    def __new__(
+        cls, protocol: int, make: Make, paths: tuple[Path, ...]
+    ) -> "RenewedContext":
+        """What `make` makes of the files of `paths`; ConfigError where it does not.
+
+        Without files it is made when it is needed first: mostly never.
+        """
+        context = super().__new__(cls, protocol)
+        context.paths = paths
+        context._make = make
+        context._newest = make() if paths else None
+        return context
+
+    def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
+        """The TLS of one connection."""
+        if self._newest is None:
+            self._newest = self._make()
+        return self._newest.wrap_bio(*arguments, **named)
+
+    async def watch(self) -> None:
+        """Follow the files, until cancelled; a mistake in them changes nothing."""
+        await follow(self.paths, self._make, self._take)
+
+    def _take(self, newest: ssl.SSLContext) -> None:
+        self._newest = newest
+        log.info("new connections are by the new %s", ", ".join(map(str, self.paths)))
+
+
+@asynccontextmanager
+async def kept_new(context: RenewedContext | None) -> AsyncIterator[None]:
+    """The files of a context are followed meanwhile, if there is one."""
+    if context is None:
+        yield
+        return
+    async with running(context.watch()):
+        yield
+
+
+def for_clients(config: TlsConfig) -> RenewedContext | None:
+    """What a server of ours speaks with clients, if it is TLS; ConfigError."""
+    cert, key, ca = config.tls_cert, config.tls_key, config.tls_client_ca
+    if cert is None:
+        if key is not None or ca is not None:
+            raise ConfigError("--tls-key and --tls-client-ca need --tls-cert")
+        return None
+
+    def make() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(ALPN)
+        _load_chain(context, "--tls-cert", cert, key)
+        if ca is not None:
+            _load_authorities(context, "--tls-client-ca", ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+            # A resumed session would outlive the certificate it was begun with.
+            context.options |= ssl.OP_NO_TICKET
+            context.num_tickets = 0
+        return context
+
+    return RenewedContext(ssl.PROTOCOL_TLS_SERVER, make, _given(cert, key, ca))
+
+
+def for_workers(config: AccessConfig) -> RenewedContext:
+    """What is spoken with workers whose URL begins with https://; ConfigError.
+
+    They are known by the authorities of `--worker-ca`, else by the system's, and by
+    the host name, or address, that the URL has.
+    """
+    ca, cert, key = config.worker_ca, config.worker_cert, config.worker_key
+    if key is not None and cert is None:
+        raise ConfigError("--worker-key needs --worker-cert")
+
+    def make() -> ssl.SSLContext:
+        if ca is None:
+            context = ssl.create_default_context()
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            _load_authorities(context, "--worker-ca", ca)
+        context.set_alpn_protocols(ALPN)
+        if cert is not None:
+            _load_chain(context, "--worker-cert", cert, key)
+        return context
+
+    return RenewedContext(ssl.PROTOCOL_TLS_CLIENT, make, _given(ca, cert, key))
+
+
+def _given(*paths: Path | None) -> tuple[Path, ...]:
+    return tuple(path for path in paths if path is not None)
+
+
+def _load_chain(
+    context: ssl.SSLContext, flag: str, cert: Path, key: Path | None
+) -> None:
+    _check_readable(flag, cert)
+    if key is not None:
+        _check_readable(flag.replace("cert", "key"), key)
+    try:
+        context.load_cert_chain(cert, key, password=_no_password)
+    except (ssl.SSLError, ValueError) as error:
+        detail = error.reason if isinstance(error, ssl.SSLError) else error
+        where = f"{cert}, and its key in {key}" if key is not None else cert
+        raise ConfigError(
+            f"{flag} {where}: no certificate and private key of it ({detail})"
+        ) from None
+
+
+def _load_authorities(context: ssl.SSLContext, flag: str, path: Path) -> None:
+    _check_readable(flag, path)
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise ConfigError(f"{flag} {path}: no certificates ({error.reason})") from None
+
+
+def _check_readable(flag: str, path: Path) -> None:
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise ConfigError(f"{flag} {path}: {error.strerror}") from None
+
+
+def _no_password() -> NoReturn:
+    """Nobody is there to type one."""
+    raise ValueError("the key is encrypted")
