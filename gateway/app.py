@@ -5,23 +5,20 @@ import contextlib
 import random
 import time
 from functools import partial
-from typing import Any
 
 import aiohttp
 from aiohttp import web
 
+from gateway import routes
+from gateway.access.door import Access
 from gateway.admin.explain_page import ExplainPage
-from gateway.admin.page.routes import PageRoutes
 from gateway.admin.pages import Admin
 from gateway.background import Keeper, Work, running
 from gateway.discovery.discovery import Discovery, declared
 from gateway.doctor.remedies import for_cached_tokens
-from gateway.endpoints import server_info
-from gateway.endpoints.render_endpoints import RenderEndpoints, endpoint_threads
+from gateway.endpoints.render_endpoints import endpoint_threads
 from gateway.endpoints.render_services import RenderServices
 from gateway.events.ingest import Ingest
-from gateway.guard import Guard
-from gateway.handlers import Handlers
 from gateway.housekeeping import Housekeeping
 from gateway.metrics.encoder_counters import encoder_counters
 from gateway.metrics.gauges import Gauges
@@ -32,19 +29,17 @@ from gateway.proof.prover import Prover
 from gateway.proof.proving import Proving
 from gateway.request.account import Accounts
 from gateway.request.admission import Admission
-from gateway.request.describe import Describer
-from gateway.request.proxy import Proxy
 from gateway.request.relay import STALL_S
 from gateway.request.rendering import RenderPool
 from gateway.request.room import Room
 from gateway.settings.config import Config
 from gateway.threads import Threads
+from gateway.tracing.recorder import Recorder
 from gateway.upstreams.exchange import Timeouts
 from gateway.upstreams.upstream import Upstreams
 from gateway.workers.fleet import Fleet
 from gateway.workers.health import HealthChecks
 from gateway.workers.monitor import Monitor
-from gateway.workers.worker_routes import WorkerRoutes
 from kvindex.index import Indexes
 from router.blockers import BlockerLog
 from router.forwarding import Forwarding
@@ -68,9 +63,11 @@ class Gateway:
         """
         self.config = config
         self._serves = serves
-        self._was_ready = False
-        self._first_round_over = False
+        self._was_ready = self._first_round_over = False
+        self.for_operators: web.Application | None = None
         self.metrics = Metrics()
+        self.recorder = Recorder.of(config, self.metrics)
+        self.access = Access(config, self.metrics, self.recorder)
         self.indexes = Indexes(limit_bytes=config.index_memory)
         self.pool = WorkerPool(
             clock=time.monotonic,
@@ -116,8 +113,8 @@ class Gateway:
     def _prepare_rendering(self, config: Config) -> None:
         """What renders, and what proves that workers render alike."""
         renderers = self.renderers
-        self._render_pool = RenderPool.of(config, self.metrics)
-        self._threads = endpoint_threads(config)
+        self.render_pool = RenderPool.of(config, self.metrics)
+        self.endpoint_threads = endpoint_threads(config)
         self._probe_threads = Threads(threads=1, queue=4096, deadline=PROBE_DEADLINE_S)
         self.render_services = RenderServices(
             config, self.pool, renderers, self.monitor.max_model_len
@@ -169,24 +166,26 @@ class Gateway:
     @property
     def busy(self) -> bool:
         """Whether a thread still renders."""
-        return self._render_pool.outstanding + self._threads.outstanding > 0
+        return self.render_pool.outstanding + self.endpoint_threads.outstanding > 0
 
     async def _start(self) -> web.Application:
         config, stack = self.config, self._stack
-        stack.callback(self._render_pool.close)
-        stack.callback(self._threads.close)
-        stack.callback(self._probe_threads.close)
+        await stack.enter_async_context(self.recorder)
+        for threads in (self.render_pool, self.endpoint_threads, self._probe_threads):
+            stack.callback(threads.close)
         stack.callback(self.ingest.close)
         stack.callback(self.fingerprints.close)
-        connector = aiohttp.TCPConnector(limit=0)  # a limit would starve a large fleet
+        # A limit would starve a large fleet.
+        connector = aiohttp.TCPConnector(limit=0, ssl=self.access.worker_tls)
         session = aiohttp.ClientSession(connector=connector)
         self._session = await stack.enter_async_context(session)
         self.upstreams = Upstreams(
+            tls=self.access.worker_tls,
             timeouts=Timeouts(
                 connect_s=config.connect_timeout,
                 first_byte_s=config.first_byte_timeout,
                 idle_s=config.idle_timeout,
-            )
+            ),
         )
         stack.push_async_callback(self.upstreams.close)
         found = self.discovery.found(self._session, self._keeper, FIRST_ROUND_S)
@@ -206,6 +205,7 @@ class Gateway:
             "lag": housekeeping.watch_loop,
             "ingest": self.ingest.run,
             "fingerprints": self.fingerprints.run,
+            **self.access.work(),
         }
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.fleet.run())
@@ -230,58 +230,18 @@ class Gateway:
     def application(
         self, upstreams: Upstreams, *, stall_s: float = STALL_S
     ) -> web.Application:
-        """The routes, with `upstreams` to send by; nothing is started."""
-        describer = Describer(
-            pool=self.pool,
-            renderers=self.renderers,
-            render_pool=self._render_pool,
-            metrics=self.metrics,
-            render=self.config.render != "never",
-            forwarding=self.forwarding,
-        )
-        proxy = Proxy(
-            router=self.router,
-            upstreams=upstreams,
-            accounts=self.accounts,
-            metrics=self.metrics,
-            client_rank=self.config.client_rank,
-            tells_decision=self.config.decision_header,
-            stall_s=stall_s,
-        )
-        handlers = Handlers(
-            config=self.config,
-            describer=describer,
-            proxy=proxy,
-            admin=self.admin,
-            explain_page=self.explain_page,
-            server_info=self._server_info,
-            metrics=self.metrics,
-            responses=self.accounts.responses,
-            admission=self.admission,
-            room=self.room,
-            leaving=lambda: self.leaving,
-        )
-        # Bodies have their own limit (request/body.py); aiohttp's would cut them first.
-        app = web.Application(client_max_size=0)
-        if self.config.render_endpoints and self.config.render != "never":
-            endpoints = RenderEndpoints.of_gateway(
-                self.config, self.render_services, self._threads, self.metrics
-            )
-            flat = self.config.render_dialect == "trtllm"
-            endpoints.add_render_routes(Guard(app, self.metrics, flat=flat))
-        guard = Guard(app, self.metrics)
-        WorkerRoutes(
-            self.fleet,
-            self.pool,
-            check=handlers.check_admin,
-            page=lambda: self.admin.workers(),
-        ).add_to(guard)
-        PageRoutes(self.accounts, check=handlers.check_admin).add_to(guard)
-        handlers.add_to(guard)
-        return app
+        """The routes of clients, with `upstreams` to send by; nothing is started.
 
-    def _server_info(self) -> dict[str, Any]:
-        return server_info.of_gateway(self.render_services, self.fingerprints)
+        Those of operators are among them, or in `for_operators`.
+        """
+        app = routes.application()
+        if self.config.admin_port is not None:
+            self.for_operators = routes.application()
+        operators = app if self.for_operators is None else self.for_operators
+        routes.add_routes(
+            self, upstreams, clients=app, operators=operators, stall_s=stall_s
+        )
+        return app
 
     def _worker_changed(self, worker: Worker, before: WorkerState) -> None:
         if self._first_round_over:

@@ -6,12 +6,14 @@ a mistake is told before anything large is loaded.
 
 import argparse
 import logging
+import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from gateway.errors import ConfigError
+from gateway.listening import take_port
 from gateway.logs import formats as logs
 from gateway.settings.config import Config
 from gateway.settings.reading import read, said
@@ -45,18 +47,30 @@ def _serve(arguments: argparse.Namespace) -> int:
     _check_workers(config)
     _log(config)
     from gateway.app import Gateway
-    from gateway.serve import serve
+    from gateway.serve import Doors, serve
 
-    return serve(Gateway(config), config, config.port)
+    gateway = Gateway(config)
+    clients = take_port(config.host, config.port)
+    return serve(gateway, config, Doors(clients=clients, operators=_own_port(config)))
 
 
 def _render(arguments: argparse.Namespace) -> int:
     config = read(RenderConfig, arguments)
     _log(config)
     from gateway.endpoints.render_server import RenderServer
-    from gateway.serve import serve
+    from gateway.serve import Doors, serve
 
-    return serve(RenderServer(config), config, config.port)
+    server = RenderServer(config)
+    doors = Doors(clients=take_port(config.host, config.port))
+    return serve(server, config, doors)
+
+
+def _own_port(config: Config) -> Sequence[socket.socket]:
+    """Where operators are answered, if not where clients are."""
+    if config.admin_port is None:
+        return ()
+    host = config.admin_host or config.host
+    return take_port(host, config.admin_port, flag="--admin-port")
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -66,6 +80,18 @@ def _doctor(arguments: argparse.Namespace) -> int:
     _check_workers(config)
     logging.basicConfig(level=logging.ERROR)
     return diagnose(config)
+
+
+def _key_options() -> type[msgspec.Struct]:
+    from gateway.access.key_command import KeyConfig
+
+    return KeyConfig
+
+
+def _key(arguments: argparse.Namespace) -> int:
+    from gateway.access import key_command
+
+    return key_command.run(arguments)
 
 
 def _config(arguments: argparse.Namespace) -> int:
@@ -107,6 +133,14 @@ COMMANDS: Mapping[str, Command] = {
         "flag mends it; exit status 1 if something is.",
         options=_doctor_options,
         run=_doctor,
+    ),
+    "key": Command(
+        summary="a new API key for a client",
+        description="Makes a key and prints its record, for the file of "
+        "--api-keys-file, on standard output; the key itself on standard error, once.",
+        options=_key_options,
+        run=_key,
+        switches={"--stdin": "take the key from standard input in place of a new one"},
     ),
     "config": Command(
         summary="is the configuration of the front door right, and what is in force?",

@@ -8,11 +8,11 @@ import msgspec
 from aiohttp import web
 
 from gateway import answers
-from gateway.access import operators
+from gateway.access.clients import client_name
+from gateway.access.door import Access, Guards
 from gateway.access.paths import asked_path, is_proxied
 from gateway.admin.explain_page import ExplainPage
 from gateway.admin.pages import Admin
-from gateway.admin.same_site import check_same_site
 from gateway.errors import BadRequest, NotFound, Overloaded
 from gateway.guard import Guard
 from gateway.metrics.registry import CONTENT_TYPE, Metrics
@@ -35,6 +35,7 @@ from gateway.request.room import Room, Share
 from gateway.request.session import session_of
 from gateway.request.stored_responses import StoredResponses, named_in
 from gateway.settings.config import Config
+from gateway.tracing.record import record_of
 from router.request import RouteRequest
 
 CHAT = "chat_completions"
@@ -56,6 +57,7 @@ class Handlers:
         self,
         *,
         config: Config,
+        access: Access,
         describer: Describer,
         proxy: Proxy,
         admin: Admin,
@@ -69,6 +71,7 @@ class Handlers:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
+        self._access = access
         self._describer = describer
         self._proxy = proxy
         self._admin = admin
@@ -81,29 +84,29 @@ class Handlers:
         self._leaving = leaving
         self._clock = clock
 
-    def add_to(self, guard: Guard) -> None:
-        """Add every route."""
-        post = {
-            "/v1/chat/completions": (self._chat, CHAT),
-            "/v1/completions": (self._completions, COMPLETIONS),
-            "/gateway/explain": (self._explain, "explain"),
-        }
-        get = {
-            "/v1/models": (self._models, "models"),
-            "/health": (self._health, "health"),
-            "/ready": (self._ready, "ready"),
-            "/metrics": (self._exposition, "metrics"),
-            "/server_info": (self._info, "server_info"),
-            "/gateway/index": (self._index, "index"),
-        }
-        for path, (handler, endpoint) in post.items():
-            guard.add("POST", path, handler, endpoint)
-        for path, (handler, endpoint) in get.items():
-            guard.add("GET", path, handler, endpoint)
+    def add_to(self, guards: Guards) -> None:
+        """Add the routes of clients; what is none of them is the last."""
+        self.add_probes_to(guards.anyone)
+        guards.clients.add("GET", "/v1/models", self._models, "models")
+        guards.clients.add("GET", "/server_info", self._info, "server_info")
+        limited = guards.limited
+        limited.add("POST", "/v1/chat/completions", self._chat, CHAT)
+        limited.add("POST", "/v1/completions", self._completions, COMPLETIONS)
         # Its other methods, and what lies below it, are the worker's.
-        guard.add("POST", "/v1/responses", self._responses, RESPONSES, alone=False)
-        guard.add("*", r"/{path:[\s\S]*}", self._other, OTHER)
-        guard.or_else(self._other, OTHER)
+        limited.add("POST", "/v1/responses", self._responses, RESPONSES, alone=False)
+        limited.add("*", r"/{path:[\s\S]*}", self._other, OTHER)
+        limited.or_else(self._other, OTHER)
+
+    def add_probes_to(self, guard: Guard) -> None:
+        """Add what says that it lives, and whether it should be sent requests."""
+        guard.add("GET", "/health", self._health, "health")
+        guard.add("GET", "/ready", self._ready, "ready")
+
+    def add_operators_routes_to(self, guard: Guard) -> None:
+        """Add those that tell of the gateway itself."""
+        guard.add("GET", "/metrics", self._exposition, "metrics")
+        guard.add("GET", "/gateway/index", self._index, "index")
+        guard.add("POST", "/gateway/explain", self._explain, "explain")
 
     async def _chat(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         return await self._infer(request, identity, CHAT)
@@ -137,18 +140,23 @@ class Handlers:
 
     async def _read(self, request: web.Request, share: Share) -> bytes:
         try:
-            return await bodies.read(request, self._config.max_body, share)
+            body = await bodies.read(request, self._config.max_body, share)
         except Overloaded:
             self._metrics.refused.labels("bodies").inc()
             raise
+        record_of(request).read(body)
+        return body
 
     async def _forward(
         self, request: web.Request, outgoing: Outgoing, route: RouteRequest
     ) -> web.StreamResponse:
+        outgoing.record.described(route)
         if route.not_rendered is not None:
             self._metrics.not_rendered.labels(route.not_rendered).inc()
-        await self._admission.admit(route)
-        return await self._proxy.forward(request, outgoing, route)
+        with outgoing.record.step("admit"):
+            await self._admission.admit(route, client_name(request))
+        told = self._access.clients.told(request)
+        return await self._proxy.forward(request, outgoing, route, told)
 
     async def _describe(
         self, request: web.Request, body: bytes, kind: Kind
@@ -160,9 +168,10 @@ class Handlers:
             return Described(self._addressed(request, peeked, route))
         editable = not is_signed(request.raw_headers)
         peeked = await peek(body)
-        described = await self._describer.describe(
-            body, peeked, kind, editable=editable
-        )
+        with record_of(request).step("render"):
+            described = await self._describer.describe(
+                body, peeked, kind, editable=editable
+            )
         route = self._addressed(request, peeked, described.route)
         return msgspec.structs.replace(described, route=route)
 
@@ -232,19 +241,20 @@ class Handlers:
     async def _exposition(
         self, request: web.Request, identity: bytes
     ) -> web.StreamResponse:
+        self._access.operators.check_metrics(request)
         return answers.own(await self._metrics.exposition(), identity, CONTENT_TYPE)
 
     async def _info(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         return answers.json(self._server_info(), identity)
 
     async def _index(self, request: web.Request, identity: bytes) -> web.StreamResponse:
-        self.check_admin(request)
+        self._access.operators.check_admin(request)
         return answers.json(self._admin.index(), identity)
 
     async def _explain(
         self, request: web.Request, identity: bytes
     ) -> web.StreamResponse:
-        self.check_admin(request)
+        self._access.operators.check_admin(request)
         body = await bodies.read(request, self._config.max_body)
         peeked = await peek(body)
         if peeked.problem is not None:
@@ -256,15 +266,6 @@ class Handlers:
         route = self._addressed(request, peeked, described.route)
         page = self._explain_page.explain(route, described.rendered)
         return answers.json(page, identity)
-
-    def check_admin(self, request: web.Request) -> None:
-        """Raise Forbidden or Unauthorized where it may not see /gateway."""
-        peername = request.transport and request.transport.get_extra_info("peername")
-        peer = peername[0] if isinstance(peername, tuple) else None
-        authorization = request.headers.get("Authorization")
-        host = request.headers.get("Host")
-        operators.check_admin(peer, authorization, self._config.admin_key, host)
-        check_same_site(request.method, request.headers)
 
 
 def _outgoing(
@@ -284,4 +285,5 @@ def _outgoing(
         length=length,
         endpoint=endpoint,
         begun=begun,
+        record=record_of(request),
     )

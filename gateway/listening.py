@@ -9,10 +9,14 @@ import socket
 from gateway.errors import ConfigError
 
 
-def take_port(host: str, port: int) -> list[socket.socket]:
+def take_port(
+    host: str, port: int, *, shared: bool = False, flag: str = "--port"
+) -> list[socket.socket]:
     """A bound socket, not listening yet, per address of `host`; ConfigError.
 
-    For port 0 one port is chosen for all of them.
+    For port 0 one port is chosen for all of them. One that is `shared` may be taken
+    by several processes of this user, among which the system spreads connections.
+    `flag` is what an error calls the option.
     """
     taken: list[socket.socket] = []
     try:
@@ -21,11 +25,12 @@ def take_port(host: str, port: int) -> list[socket.socket]:
         )
         for family, *_, address in dict.fromkeys(found):
             number = taken[0].getsockname()[1] if taken else port
-            taken.append(_bound(family, (address[0], number, *address[2:])))
+            place = (address[0], number, *address[2:])
+            taken.append(_bound(family, place, shared=shared))
     except (OSError, UnicodeError) as error:
         for sock in taken:
             sock.close()
-        raise _refusal(f"{host}:{port}", error) from None
+        raise _refusal(f"{host}:{port}", error, flag) from None
     return taken
 
 
@@ -42,24 +47,33 @@ def listen(sock: socket.socket) -> None:
         raise _refusal(f"{host}:{port}", error) from None
 
 
-def _refusal(where: str, error: OSError | UnicodeError) -> ConfigError:
+def _refusal(
+    where: str, error: OSError | UnicodeError, flag: str = "--port"
+) -> ConfigError:
     if isinstance(error, UnicodeError):
-        return ConfigError(f"--host: {where[:100]} is no host name")
+        host = flag.replace("port", "host")
+        return ConfigError(f"{host}: {where[:100]} is no host name")
     if error.errno == errno.EADDRINUSE:
-        return ConfigError(f"--port: {where} is in use")
+        return ConfigError(f"{flag}: {where} is in use")
     return ConfigError(f"cannot listen on {where}: {error.strerror}")
 
 
 def url_of(sock: socket.socket) -> str:
-    """The URL that a socket is reached by."""
+    """The URL that a socket is reached by; of one of this machine's own, its path."""
+    if sock.family is socket.AF_UNIX:
+        return str(sock.getsockname())
     host, port = sock.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _bound(family: socket.AddressFamily, address: tuple[object, ...]) -> socket.socket:
+def _bound(
+    family: socket.AddressFamily, address: tuple[object, ...], *, shared: bool
+) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family is socket.AF_INET6:  # 0.0.0.0 may be somebody else's
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(address)

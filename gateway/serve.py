@@ -1,11 +1,12 @@
-"""A server of ours as a process: on one port, until a signal.
+"""A server of ours as a process: on its ports, until a signal.
 
 After a SIGTERM it says that it is not ready, and serves on for a while, as others
 need time to see that. Then it takes no more connections, and gives open requests time
-to end.
+to end. Where operators have a port of their own, it is open before and after the other.
 """
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -13,12 +14,14 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+import msgspec
 import uvloop
 from aiohttp import web
 
-from gateway.listening import listen, take_port, url_of
+from gateway.listening import listen, url_of
 from gateway.server import make_runner
 from gateway.settings.shared_config import SharedConfig
 
@@ -28,6 +31,16 @@ SWITCH_S = 0.001
 YOUNG_OBJECTS = 20_000
 FILES = 65_536
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+OPERATORS_S = 1.0
+"""So long what operators asked for last may take, once all clients have gone."""
+
+
+async def _at_once(leaving: "Leaving") -> None:
+    """Clients may be let in as soon as all is ready."""
+
+
+def _print_ready(url: str) -> None:
+    print(f"ready {url}", flush=True)  # noqa: T201 - for whoever started it
 
 
 class Server(Protocol):
@@ -35,6 +48,11 @@ class Server(Protocol):
 
     async def start(self) -> web.Application:
         """Begin; the application to serve."""
+        ...
+
+    @property
+    def for_operators(self) -> web.Application | None:
+        """What is served on a port of its own, once it was started."""
         ...
 
     def leave(self) -> None:
@@ -51,12 +69,22 @@ class Server(Protocol):
         ...
 
 
-def serve(server: Server, config: SharedConfig, port: int) -> int:
+class Doors(msgspec.Struct, frozen=True, kw_only=True):
+    """The sockets of one server, bound and not open, and what is said of them."""
+
+    clients: Sequence[socket.socket]
+    operators: Sequence[socket.socket] = ()
+    admitted: Callable[["Leaving"], Awaitable[None]] = _at_once
+    """Waits until clients may be let in; may have it leave at any time from then on."""
+    tell: Callable[[str], None] = _print_ready
+    """Is called with the URL once all is open."""
+
+
+def serve(server: Server, config: SharedConfig, doors: Doors) -> int:
     """Serve until SIGTERM or SIGINT; exit status 0. Raises ConfigError."""
     allow_many_connections()
-    sockets = take_port(config.host, port)
     shorten_pauses()
-    uvloop.run(_serve(server, config, sockets))
+    uvloop.run(_serve(server, config, doors))
     if server.busy:
         _leave()
     return 0
@@ -90,28 +118,28 @@ def shorten_pauses() -> None:
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
 
 
-async def _serve(
-    server: Server, config: SharedConfig, sockets: list[socket.socket]
-) -> None:
-    told = _Signals()
+async def _serve(server: Server, config: SharedConfig, doors: Doors) -> None:
+    leaving = Leaving()
     app = await server.start()
     try:
-        runner = make_runner(app, shutdown_s=config.drain_timeout)
-        await runner.setup()
-        try:
-            print(f"ready {await _listen(runner, sockets)}", flush=True)  # noqa: T201 - for whoever started it
-            await told.once.wait()
+        async with contextlib.AsyncExitStack() as stack:
+            if server.for_operators is not None:
+                own = await _runner(stack, server.for_operators, OPERATORS_S)
+                url = await _listen(own, doors.operators)
+                log.info("operators are answered at %s", url)
+            await doors.admitted(leaving)
+            runner = await _runner(stack, app, config.drain_timeout)
+            doors.tell(await _listen(runner, doors.clients))
+            await leaving.once.wait()
             server.leave()
-            if told.first is signal.SIGTERM:  # who sends others may stop sending now
+            if leaving.first is signal.SIGTERM:  # who sends others may stop now
                 await asyncio.sleep(config.drain_delay)
             log.info("open requests have %g s to end", config.drain_timeout)
-        finally:
-            await runner.cleanup()
     finally:
         await server.stop()
 
 
-class _Signals:
+class Leaving:
     """Notes the first signal; the second has its usual effect, which is the end."""
 
     def __init__(self) -> None:
@@ -119,9 +147,10 @@ class _Signals:
         self.once = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
-            loop.add_signal_handler(number, self._note, number)
+            loop.add_signal_handler(number, self.note, number)
 
-    def _note(self, number: signal.Signals) -> None:
+    def note(self, number: signal.Signals) -> None:
+        """This signal came."""
         log.info("%s: leaving", number.name)
         self.first = number
         self.once.set()
@@ -129,8 +158,17 @@ class _Signals:
             asyncio.get_running_loop().remove_signal_handler(other)
 
 
-async def _listen(runner: web.AppRunner, sockets: list[socket.socket]) -> str:
-    """Open the port; the URL it is reached by."""
+async def _runner(
+    stack: contextlib.AsyncExitStack, app: web.Application, shutdown_s: float
+) -> web.AppRunner:
+    runner = make_runner(app, shutdown_s=shutdown_s)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    return runner
+
+
+async def _listen(runner: web.AppRunner, sockets: Sequence[socket.socket]) -> str:
+    """Open the sockets; the URL they are reached by."""
     url = url_of(sockets[0])
     for sock in sockets:
         listen(sock)

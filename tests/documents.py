@@ -17,12 +17,16 @@ from gateway.metrics.encoder_counters import encoder_counters
 from gateway.metrics.gauges import Gauges
 from gateway.metrics.registry import Labelled, Metrics
 from gateway.metrics.source_metrics import source_metrics
+from gateway.settings.access_config import AccessConfig
 from gateway.settings.config import Config
 from gateway.settings.discovery_config import DiscoveryConfig
+from gateway.settings.log_config import LogConfig
 from gateway.settings.options import markdown_table, options_of
+from gateway.settings.process_config import ProcessConfig
 from gateway.settings.proxy_config import ProxyConfig
 from gateway.settings.render_config import RenderConfig
 from gateway.settings.shared_config import SharedConfig
+from gateway.settings.tls_config import TlsConfig
 from kvindex.index import Indexes
 from router.forwarding import Forwarding
 from router.pool import WorkerPool
@@ -34,7 +38,7 @@ ROOMS = ("gateway", "router", "render", "kvindex", "simworker")
 
 def options_of_serve() -> str:
     """The front door's own options."""
-    return _own(Config, DiscoveryConfig, ProxyConfig)
+    return _own(Config, ProcessConfig, DiscoveryConfig, ProxyConfig, AccessConfig)
 
 
 def options_of_render() -> str:
@@ -44,7 +48,7 @@ def options_of_render() -> str:
 
 def options_of_both() -> str:
     """The options that the two have in common."""
-    return _own(SharedConfig)
+    return _own(SharedConfig, LogConfig, TlsConfig)
 
 
 def _own(config: type[SharedConfig], *also: type[SharedConfig]) -> str:

@@ -18,6 +18,7 @@ from gateway.proof.fingerprints import Fingerprints
 from gateway.settings.render_config import RenderConfig
 from gateway.settings.shared_config import DEFAULT_PROFILE
 from gateway.threads import Threads
+from gateway.tracing.recorder import Recorder
 from render import ModelNotFound, RenderOptions, RenderService
 
 
@@ -27,7 +28,9 @@ class RenderServer:
     def __init__(self, config: RenderConfig) -> None:
         """Load the model; ConfigError where that fails."""
         self.config = config
+        self.for_operators = None  # all is on one port
         self.metrics = ServerMetrics()
+        self.recorder = Recorder.of(config, self.metrics)
         self.service = _load(config)
         renderer = self.service.renderer
         self.metrics.watch(encoder_counters(lambda: [renderer]))
@@ -44,12 +47,19 @@ class RenderServer:
 
     async def start(self) -> web.Application:
         """The application to serve."""
+        await self.recorder.start()
         self._learning = asyncio.create_task(self.fingerprints.run())
         # Bodies have their own limit (request/body.py); aiohttp's would cut them first.
         app = web.Application(client_max_size=0)
         flat = self.config.render_dialect == "trtllm"
         anyone = Guard(app, self.metrics, flat=flat)
-        guard = Guard(app, self.metrics, flat=flat, check=self._check_key)
+        guard = Guard(
+            app,
+            self.metrics,
+            flat=flat,
+            check=self._check_key,
+            recorder=self.recorder,
+        )
         endpoints = RenderEndpoints(
             self,
             dialect=self.config.render_dialect,
@@ -79,6 +89,7 @@ class RenderServer:
         if self._learning is not None:
             self._learning.cancel()
             await asyncio.wait({self._learning})
+        await self.recorder.stop()
 
     @property
     def busy(self) -> bool:

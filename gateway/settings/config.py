@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from gateway.errors import ConfigError
-from gateway.settings.discovery_config import DiscoveryConfig
 from gateway.settings.memory import memory_bytes
 from gateway.settings.options import MIB, MINUTES, SECONDS, option
+from gateway.settings.process_config import ProcessConfig
 from gateway.settings.shared_config import Port
 from gateway.settings.values import (
     EventEndpoint,
@@ -33,7 +33,7 @@ from router.policies import POLICIES
 from router.worker import WorkerSpec
 
 
-class Config(DiscoveryConfig, frozen=True, kw_only=True):
+class Config(ProcessConfig, frozen=True, kw_only=True):
     """What `kv-gateway` does, decided at start and never changed."""
 
     workers: Annotated[
@@ -205,7 +205,8 @@ class Config(DiscoveryConfig, frozen=True, kw_only=True):
     worker_api_key: Annotated[
         str | None,
         option(
-            "bearer key for the gateway's own polls of the workers",
+            "bearer key for the gateway's own polls of the workers, and for clients' "
+            "requests with --worker-auth replace",
             metavar="KEY",
             parse=secret,
         ),

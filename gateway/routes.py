@@ -1,0 +1,107 @@
+"""The routes of one gateway: those of clients, and those of operators.
+
+Both are on one port, or operators have their own. What a handler does is elsewhere.
+"""
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from gateway.admin.page.routes import PageRoutes
+from gateway.endpoints.render_endpoints import RenderEndpoints
+from gateway.endpoints.server_info import of_gateway
+from gateway.errors import NotFound
+from gateway.guard import Guard
+from gateway.handlers import Handlers
+from gateway.request.describe import Describer
+from gateway.request.proxy import Proxy
+from gateway.upstreams.upstream import Upstreams
+from gateway.workers.worker_routes import WorkerRoutes
+
+if TYPE_CHECKING:
+    from gateway.app import Gateway
+
+
+def application() -> web.Application:
+    """An empty one. Bodies have their own limit (request/body.py), not aiohttp's."""
+    return web.Application(client_max_size=0)
+
+
+def add_routes(
+    gateway: "Gateway",
+    upstreams: Upstreams,
+    *,
+    clients: web.Application,
+    operators: web.Application,
+    stall_s: float,
+) -> None:
+    """Add every route to the application that it belongs to; they may be one."""
+    handlers = _handlers(gateway, upstreams, stall_s)
+    _add_render_routes(gateway, clients)
+    guard = gateway.access.guards(operators).anyone
+    _add_operators_routes(gateway, handlers, guard)
+    if operators is not clients:
+        handlers.add_probes_to(guard)
+        guard.or_else(_nothing, "other")
+    handlers.add_to(gateway.access.guards(clients))
+
+
+def _handlers(gateway: "Gateway", upstreams: Upstreams, stall_s: float) -> Handlers:
+    config = gateway.config
+    proxy = Proxy(
+        router=gateway.router,
+        upstreams=upstreams,
+        accounts=gateway.accounts,
+        metrics=gateway.metrics,
+        client_rank=config.client_rank,
+        credentials=gateway.access.credentials,
+        tells_decision=config.decision_header,
+        stall_s=stall_s,
+    )
+    return Handlers(
+        config=config,
+        access=gateway.access,
+        describer=_describer(gateway),
+        proxy=proxy,
+        admin=gateway.admin,
+        explain_page=gateway.explain_page,
+        server_info=lambda: of_gateway(gateway.render_services, gateway.fingerprints),
+        metrics=gateway.metrics,
+        responses=gateway.accounts.responses,
+        admission=gateway.admission,
+        room=gateway.room,
+        leaving=lambda: gateway.leaving,
+    )
+
+
+def _describer(gateway: "Gateway") -> Describer:
+    return Describer(
+        pool=gateway.pool,
+        renderers=gateway.renderers,
+        render_pool=gateway.render_pool,
+        metrics=gateway.metrics,
+        render=gateway.config.render != "never",
+        forwarding=gateway.forwarding,
+    )
+
+
+def _add_render_routes(gateway: "Gateway", clients: web.Application) -> None:
+    config = gateway.config
+    if config.render_endpoints and config.render != "never":
+        endpoints = RenderEndpoints.of_gateway(
+            config, gateway.render_services, gateway.endpoint_threads, gateway.metrics
+        )
+        flat = config.render_dialect == "trtllm"
+        endpoints.add_render_routes(gateway.access.guards(clients, flat=flat).limited)
+
+
+def _add_operators_routes(gateway: "Gateway", handlers: Handlers, guard: Guard) -> None:
+    check = gateway.access.operators.check_admin
+    page = lambda: gateway.admin.workers()  # noqa: E731 - asked for each time
+    WorkerRoutes(gateway.fleet, gateway.pool, check=check, page=page).add_to(guard)
+    PageRoutes(gateway.accounts, check=check).add_to(guard)
+    handlers.add_operators_routes_to(guard)
+
+
+async def _nothing(request: web.Request, identity: bytes) -> web.StreamResponse:
+    raise NotFound("there is no such route here")
