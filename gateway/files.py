@@ -24,8 +24,6 @@ async def follow(
     paths: Sequence[Path],
     read: Callable[[], T],
     take: Callable[[T], None],
-    *,
-    look_s: float = LOOK_S,
 ) -> None:
     """`read` in a thread when a file has changed, and `take` it; until cancelled.
 
@@ -35,7 +33,7 @@ async def follow(
     taken = seen = state(paths)
     problem = ""
     while True:
-        await asyncio.sleep(look_s)
+        await asyncio.sleep(LOOK_S)
         before, seen = seen, await asyncio.to_thread(state, paths)
         if seen == taken or seen != before:
             continue

@@ -30,9 +30,9 @@ AboveZero = Annotated[int, msgspec.Meta(ge=1)]
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The record of one key. Without a limit there is none."""
 
-    name: Annotated[str, msgspec.Meta(pattern=rf"^{NAME.pattern}$")]
+    name: Annotated[str, msgspec.Meta(pattern=rf"\A{NAME.pattern}\Z")]
     """Whose it is, in logs and metrics."""
-    hash: Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+    hash: Annotated[str, msgspec.Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
     requests_per_minute: AboveZero | None = None
     max_inflight: AboveZero | None = None
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.access.operators import check_admin, check_api_key
 from gateway.access.errors import Forbidden, Unauthorized, WrongApiKey
+from gateway.access.operators import check_admin, check_api_key
 
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])
