@@ -61,6 +61,8 @@ class Intake:
         self.touched = False
         self.cache_blocks: int | None = None
         self._foreign = self._sure = False
+        self._ended: Holder | BlockStored | None = None
+        """What refused the rest of the chain that is being stored."""
         self._window = 0
         self._other_size = 0
         self._other_times = 0
@@ -78,14 +80,19 @@ class Intake:
         """Were blocks left out that the worker holds?"""
         return self._foreign or (self.holder is not None and self.holder.incomplete)
 
-    def apply(self, event: BlockStored | BlockRemoved | BlockUpdated) -> Work:
-        """Let one event change the index, in steps of `SLICE` blocks."""
+    def apply(
+        self, event: BlockStored | BlockRemoved | BlockUpdated, *, goes_on: bool = False
+    ) -> Work:
+        """Let one event change the index, in steps of `SLICE` blocks.
+
+        `goes_on`: it is more of the chain that the last one stored.
+        """
         self.touched = True
         if not self._is_widest(event.window):
             if isinstance(event, BlockStored):
                 count(self._counters.rejected, "window")
         elif isinstance(event, BlockStored):
-            yield from self._stored(event)
+            yield from self._stored(event, goes_on)
         elif self.holder is not None and isinstance(event, BlockUpdated):
             self.holder.moved(event)
             yield 1
@@ -111,20 +118,27 @@ class Intake:
         self._window = window
         return True
 
-    def _stored(self, event: BlockStored) -> Work:
+    def _stored(self, event: BlockStored, goes_on: bool) -> Work:
+        if goes_on and self._ended:
+            if self._ended is self.holder:
+                self.holder.refuse(len(event.hashes))
+            return
+        self._ended = None
         reason = refusal(event)
         holder = None if reason else self._holder_for(event)
         if holder is None:
             count(self._counters.rejected, reason or "block_size")
             self._foreign = self._foreign or event.foreign
+            self._ended = event
             return
         left = len(event.hashes)
         for part in event.parts(SLICE):
-            goes_on = holder.stored(part)
+            whole = holder.stored(part)
             left -= len(part.hashes)
             yield len(part.hashes)
-            if not goes_on or self.holder is not holder:
+            if not whole or self.holder is not holder:
                 holder.refuse(left)
+                self._ended = holder
                 return
 
     def _holder_for(self, event: BlockStored) -> Holder | None:

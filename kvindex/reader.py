@@ -80,9 +80,9 @@ class Reader:
                 count(self._counters.events, type(event).__name__)
             if piece.from_root and isinstance(event, BlockStored):
                 event = msgspec.structs.replace(event, from_root=True)
-            yield from self._apply(event)
+            yield from self._apply(event, goes_on=piece.goes_on)
 
-    def _apply(self, event: KVEvent) -> Work:
+    def _apply(self, event: KVEvent, *, goes_on: bool) -> Work:
         if isinstance(event, AllBlocksCleared):
             self._counters.cleared += 1
             self.empty()
@@ -94,7 +94,7 @@ class Reader:
             self._resized()
             self._doubt.over()
         else:
-            yield from self._intake.apply(event)
+            yield from self._intake.apply(event, goes_on=goes_on)
 
     def undecodable(self, reason: str) -> None:
         """What was lost may have been a removal, unless its type says it was not."""

@@ -4,6 +4,7 @@ import json
 import random
 import time
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -171,6 +172,14 @@ def test_a_large_report_in_full_adds_no_copies() -> None:
     assert stream.feed.counters.events == {"BlockStored": 2}
     stream.send(BlockRemoved(hashes=event.hashes, medium="GPU"))
     assert stream.owner.blocks == 0
+
+
+def test_a_large_chain_that_does_not_count_is_rejected_once() -> None:
+    """Its later pieces are no orphans."""
+    stream = Stream(block_size=SIZE)
+    stream.send(msgspec.structs.replace(chain(9_000), group_kind="sliding_window"))
+    counters = stream.feed.counters
+    assert (counters.rejected, counters.orphans) == ({"group_kind": 1}, 0)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "trtllm"])
