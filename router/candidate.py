@@ -15,7 +15,10 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `held_tokens` (by the index) and `history_tokens` are what is known of its cache,
     `hit_tokens` what is taken as held, each block in full; `uncached_tokens` is the
     rest of the prompt, where doubtful and offloaded blocks count as held in part only.
-    `tokens_per_s` is the prefill rate. `last_turn` grows with each choice.
+    `inflight_tokens` are what this gateway has in flight there, `others_tokens` what
+    waits there besides, by the worker's report; `full`: it has no room by that report.
+    `recent_tokens` were sent there lately, `tokens_per_s` is the prefill rate.
+    `last_turn` grows with each choice.
     """
 
     worker: Worker
@@ -31,11 +34,14 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     decode_tokens: int
     tokens_per_s: float
     last_turn: int
+    recent_tokens: float = 0.0
+    others_tokens: int = 0
+    full: bool = False
 
     @property
     def wait_s(self) -> float:
         """Seconds of prefill in flight before it."""
-        return self.inflight_tokens / self.tokens_per_s
+        return (self.inflight_tokens + self.others_tokens) / self.tokens_per_s
 
     @property
     def prefill_s(self) -> float:

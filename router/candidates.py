@@ -87,6 +87,7 @@ def _candidate(place: _Place, request: RouteRequest) -> Candidate:
     worker, rank, count = place.worker, place.ranks[0], len(place.ranks)
     ledger = worker.ledger(rank)
     prompt_tokens, size = _size(place.rendering, request)
+    reports = [r for each in place.ranks if (r := worker.report(each)) is not None]
     held = history = blocks = 0
     weighted = 0.0
     for credit in place.credits:
@@ -108,6 +109,9 @@ def _candidate(place: _Place, request: RouteRequest) -> Candidate:
         decode_tokens=ledger.decode_tokens // count,
         tokens_per_s=worker.rate.tokens_per_s,
         last_turn=ledger.last_turn,
+        recent_tokens=ledger.recent_tokens,
+        others_tokens=sum(report.others_tokens for report in reports) // count,
+        full=len(reports) == count and all(report.full for report in reports),
     )
 
 

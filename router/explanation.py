@@ -21,9 +21,12 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere; `suspect_tokens` of either are in doubt. `hit_tokens` are taken as held,
     by index or history. `uncached_tokens` are the rest of the prompt, where doubtful
     and offloaded tokens count as held in part only. `cost_s` is the sum of `wait_s`
-    (prefill in flight before it), `prefill_s` (its own) and `delay_s` (what those
-    behind it wait for it); `estimate_s` is without the last. `prefill_rate` is in
-    tokens per second, `knowledge` the state of its feed.
+    (prefill in flight before it, others' too), `prefill_s` (its own) and `delay_s`
+    (what those behind it wait for it); `estimate_s` is without the last.
+    `prefill_rate` is in tokens per second, `knowledge` the state of its feed. By the
+    worker's own report, if there is one: `others_tokens` wait there that this gateway
+    did not send, `kv_usage` is the share of its KV cache in use; `full` candidates are
+    left out. `recent_tokens` were sent there lately.
     """
 
     url: str
@@ -41,6 +44,10 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     inflight_tokens: int
     inflight_requests: int
     decode_tokens: int
+    recent_tokens: int
+    others_tokens: int
+    kv_usage: float | None
+    full: bool
     prefill_rate: float
     wait_s: float
     prefill_s: float
@@ -87,18 +94,22 @@ def explain(
     choice: int,
     policy: Policy,
     *,
+    weighed: Sequence[Candidate],
     no_ids: str | None,
 ) -> Explanation:
-    """Explain the choice of one of the candidates; `no_ids` is why ids stay behind."""
+    """Explain the choice of one of the candidates; `no_ids` is why ids stay behind.
+
+    `weighed` are all there were before those without room were left out.
+    """
     chosen = candidates[choice]
     return Explanation(
         prompt_tokens=chosen.prompt_tokens,
         chosen=WorkerId(url=chosen.worker.url, rank=chosen.rank),
         why=_why(request, candidates, choice, policy),
-        unknown_from=frontier(candidates),
+        unknown_from=frontier(weighed),
         would_forward_ids=no_ids is None,
         ids_reason=no_ids,
-        workers=tuple(map(_explained, candidates)),
+        workers=tuple(map(_explained, weighed)),
     )
 
 
@@ -168,7 +179,7 @@ def _against(chosen: Candidate, others: Sequence[Candidate]) -> str:
 def _explained(candidate: Candidate) -> ExplainedCandidate:
     gpu, offloaded, suspect = _tiers(candidate)
     rendering, worker = candidate.rendering, candidate.worker
-    known = worker.knowledge.get(candidate.rank)
+    known, report = worker.knowledge.get(candidate.rank), worker.report(candidate.rank)
     return ExplainedCandidate(
         url=worker.url,
         rank=candidate.rank,
@@ -185,6 +196,10 @@ def _explained(candidate: Candidate) -> ExplainedCandidate:
         inflight_tokens=candidate.inflight_tokens,
         inflight_requests=candidate.inflight_requests,
         decode_tokens=candidate.decode_tokens,
+        recent_tokens=round(candidate.recent_tokens),
+        others_tokens=candidate.others_tokens,
+        kv_usage=None if report is None else report.load.kv_usage,
+        full=candidate.full,
         prefill_rate=candidate.tokens_per_s,
         wait_s=candidate.wait_s,
         prefill_s=candidate.prefill_s,

@@ -1,7 +1,7 @@
 """The default policy: where the prefill costs least, all things considered.
 
 No weights to tune: all it compares is seconds. What it remembers are prefixes that
-many wait for (`router.regret`).
+many wait for, or that keep one worker busy while others idle (`router.regret`).
 """
 
 import random
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from router.candidate import Candidate
-from router.policy import Policy, by_cost, by_wait, least
+from router.policy import Policy, by_calm, by_cost, least
 from router.regret import Regrets
 from router.request import RouteRequest
 from router.session import homes
@@ -19,8 +19,8 @@ from router.session import homes
 class KvCacheAware(Policy):
     """Where the prefill costs least; then where least is being decoded.
 
-    But for a prefix that many wait for, where one more copy of it costs least; and
-    where no worker is known to hold any of it, at its session's home.
+    But for a prefix that crowds its worker, where one more copy of it is used soonest;
+    and where no worker is known to hold any of it, at its session's home.
     """
 
     reason = "least prefill cost"
@@ -59,7 +59,7 @@ class KvCacheAware(Policy):
             return self.reason
         if request.session and not any(c.hit_tokens for c in candidates):
             return "its session's home, as none of it is held anywhere"
-        return "one more copy of a prefix that many wait for"
+        return "one more copy of a prefix that crowds its worker"
 
 
 def _at_home(session: str, candidates: Sequence[Candidate], best: int) -> int:
@@ -70,7 +70,7 @@ def _at_home(session: str, candidates: Sequence[Candidate], best: int) -> int:
 
 
 class _Wait(msgspec.Struct, frozen=True, gc=False):
-    """What a request waits longer where its prefix is, and what a copy would take."""
+    """What a request loses where its prefix is, and what a copy would take."""
 
     idle: int
     prefix: int
@@ -79,17 +79,32 @@ class _Wait(msgspec.Struct, frozen=True, gc=False):
 
 
 def _wait(candidates: Sequence[Candidate], chosen: int) -> _Wait | None:
-    """None where nobody waits less, or no prefix is held there."""
+    """None where nobody would gain, or no prefix is held there."""
     best = candidates[chosen]
-    if not best.inflight_tokens or not best.hit_tokens or best.rendering is None:
+    if not best.hit_tokens or best.rendering is None:
         return None
-    index = least(candidates, by_wait)
+    index = least(candidates, by_calm)
     idle = candidates[index]
-    if index == chosen:
+    longer_s = best.wait_s - idle.wait_s + _crowding_s(best, idle, candidates)
+    copy_s = idle.prefill_s - best.prefill_s
+    if index == chosen or longer_s <= 0:
         return None
-    return _Wait(
-        index,
-        best.rendering.hashes[best.hit_tokens // best.rendering.block_size - 1],
-        best.wait_s - idle.wait_s,
-        idle.prefill_s - best.prefill_s,
-    )
+    prefix = best.rendering.hashes[best.hit_tokens // best.rendering.block_size - 1]
+    return _Wait(index, prefix, longer_s, copy_s)
+
+
+def _crowding_s(
+    best: Candidate, idle: Candidate, candidates: Sequence[Candidate]
+) -> float:
+    """What the prefill adds to the load of a worker that has more than its share.
+
+    Where nobody waits nothing else would keep one prefix on one worker, whose cache
+    and decoding then serve all its requests while the others' stand idle. Its own
+    prefill counts up to once, in the measure that lately the worker got more than the
+    idle one: by a mean share, that is no matter, by two it counts in full.
+    """
+    mean = sum(candidate.recent_tokens for candidate in candidates) / len(candidates)
+    ahead = best.recent_tokens - idle.recent_tokens
+    if ahead <= mean:
+        return 0.0
+    return min(1.0, ahead / mean - 1) * best.prefill_s

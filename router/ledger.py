@@ -6,11 +6,15 @@ worker do. Every booking is released exactly once, whatever order its calls come
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable
 
 PREFILL = 0
 DECODE = 1
 RELEASED = 2
+
+RECENT_S = 60.0
+"""What was booked weighs e times less after so long."""
 
 SPARE_DUES = 64
 """Dues of bookings that ended early are kept up to this many before a clean-up."""
@@ -63,6 +67,9 @@ class Ledger:
         self._dues: list[tuple[float, int, Booking]] = []
         self._order = itertools.count()
         self.requests = 0
+        self._prefills = 0
+        self._recent_tokens = 0.0
+        self._recent_at = clock()
         self.last_turn = 0
         """The router's turn at which this rank was last chosen: ties rotate by it."""
 
@@ -72,6 +79,19 @@ class Ledger:
         if self._dues:
             self._settle()
         return self._uncached_tokens
+
+    @property
+    def prefills(self) -> int:
+        """Requests here whose prefill is not known to be over."""
+        if self._dues:
+            self._settle()
+        return self._prefills
+
+    @property
+    def recent_tokens(self) -> float:
+        """Uncached prompt tokens booked here lately, less the longer ago."""
+        age_s = self._clock() - self._recent_at
+        return self._recent_tokens * math.exp(-age_s / RECENT_S)
 
     @property
     def decode_tokens(self) -> int:
@@ -90,6 +110,9 @@ class Ledger:
         """
         booking = Booking(self, max(0, uncached_tokens), max(0, output_tokens))
         self._uncached_tokens += booking.uncached_tokens
+        self._recent_tokens = self.recent_tokens + booking.uncached_tokens
+        self._recent_at = self._clock()
+        self._prefills += 1
         self.requests += 1
         if prefill_s is not None:
             due = (self._clock() + prefill_s, next(self._order), booking)
@@ -103,6 +126,7 @@ class Ledger:
 
     def _prefilled(self, booking: Booking) -> None:
         self._uncached_tokens -= booking.uncached_tokens
+        self._prefills -= 1
         self._decode_tokens += booking.output_tokens
 
     def _released(self, booking: Booking) -> None:

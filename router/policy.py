@@ -41,7 +41,7 @@ class Policy:
         return self.reason
 
 
-Key = tuple[float, int, int] | int
+Key = tuple[float, float, int] | int
 
 
 def by_cost(candidate: Candidate) -> Key:
@@ -52,6 +52,11 @@ def by_cost(candidate: Candidate) -> Key:
 def by_wait(candidate: Candidate) -> Key:
     """The least prefill in flight; then where least is being decoded; then in turns."""
     return candidate.wait_s, candidate.decode_tokens, candidate.last_turn
+
+
+def by_calm(candidate: Candidate) -> Key:
+    """The least prefill in flight; then the least that was sent lately; in turns."""
+    return candidate.wait_s, candidate.recent_tokens, candidate.last_turn
 
 
 def by_turn(candidate: Candidate) -> Key:

@@ -7,12 +7,18 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from kvindex.blocks import Namespace
+from router.load import LIVES_S, Load, LoadReport, of_others
 from router.models import ListedModel, name_models
 from router.rate import Rates
 from router.states import States
 from router.worker import Worker, WorkerSpec, WorkerState
 
 SERVING = (WorkerState.ready, WorkerState.suspect)
+
+
+USUAL_TOKENS = 1_000.0
+"""Uncached tokens of a request, while none was seen."""
+USUAL_WEIGHT = 0.05
 
 
 class NoCandidate(Exception):
@@ -38,6 +44,7 @@ class WorkerPool(States):
         super().__init__(clock=clock, on_change=on_change, checked=checked)
         self._rates = Rates(prefill_rate)
         self._workers: dict[str, Worker] = {}
+        self._usual_tokens = USUAL_TOKENS
 
     @property
     def workers(self) -> list[Worker]:
@@ -78,6 +85,32 @@ class WorkerPool(States):
         }
         worker.listing = listing
         worker.names = name_models(listing, known)
+
+    def booked(self, uncached_tokens: int) -> None:
+        """A request with so much to prefill was sent: what is usual."""
+        self._usual_tokens += USUAL_WEIGHT * (uncached_tokens - self._usual_tokens)
+
+    def reported(
+        self,
+        worker: Worker,
+        rank: int,
+        load: Load,
+        *,
+        own: int,
+        source: str,
+        lives_s: float = LIVES_S,
+    ) -> None:
+        """A rank says what its load is, when `own` requests of ours may wait there."""
+        now, before = self._clock(), worker.reports.get(rank)
+        worker.reports[rank] = LoadReport(
+            load=load,
+            source=source,
+            at=now,
+            until=now + lives_s,
+            others_tokens=of_others(load, own, self._usual_tokens),
+        )
+        if before is not None and before.load.prefills and load.prefills:
+            worker.rate.counted(before.load.prefills, load.prefills)
 
     def resolve(self, model: str | None, salt: str | None = None) -> Namespace:
         """The namespace of a request's blocks: base model, adapter, salt.

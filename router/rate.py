@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Callable
 
 from router.line import Line
+from router.load import Prefills
 
 PREFILL_RATE_PRIOR = 20_000.0
 """Prefill tokens per second of a worker nothing is known about."""
@@ -16,6 +17,10 @@ PREFILL_RATE_PRIOR = 20_000.0
 LEARNT_AFTER = 24
 """Prefills until what was learnt of a worker counts."""
 COMPARED_EVERY = 8
+COUNTED_AFTER_TOKENS = 50_000.0
+"""Tokens that an engine has counted until its counters count."""
+LEAST_COUNTED_TOKENS = 64
+"""Between two reports: fewer tell more of the fixed cost than of the rate."""
 STEP = math.log(1.25)
 """Speeds are told apart in steps of a quarter."""
 STAY = 0.65
@@ -29,7 +34,8 @@ class PrefillRate:
     """Prefill tokens per second of one worker, learnt from what its prefills took.
 
     `tokens_per_s` is what routing reckons with, `source` where it is from: "prior",
-    "pinned", "fleet" (as fast as the others) or "learnt".
+    "pinned", "fleet" (as fast as the others), "learnt" from streams, or "counted" by
+    the engine, where there are no streams to learn from.
     """
 
     def __init__(
@@ -48,13 +54,22 @@ class PrefillRate:
         self._on_learnt = on_learnt
         self._line = Line(per_token_s=1 / tokens_per_s)
         self._prefills = 0
+        self._counted = Line(per_token_s=1 / tokens_per_s)
+        self._counted_tokens = 0.0
 
     @property
     def own(self) -> float | None:
         """What its own prefills say; None before there were enough of them."""
-        if self._prefills < LEARNT_AFTER:
-            return None
-        return 1 / self._line.per_token_s
+        if self._prefills >= LEARNT_AFTER:
+            return 1 / self._line.per_token_s
+        if self._counted_tokens >= COUNTED_AFTER_TOKENS:
+            return 1 / self._counted.per_token_s
+        return None
+
+    @property
+    def own_source(self) -> str:
+        """Where `own` is from, if there is any."""
+        return "learnt" if self._prefills >= LEARNT_AFTER else "counted"
 
     def seconds(self, tokens: float) -> float:
         """Time to prefill that many tokens."""
@@ -67,6 +82,22 @@ class PrefillRate:
         self._line.add(tokens, took_s)
         self._prefills += 1
         if self._prefills >= LEARNT_AFTER and self._prefills % COMPARED_EVERY == 0:
+            self._on_learnt()
+
+    def counted(self, before: Prefills, now: Prefills) -> None:
+        """The engine's counters moved on; another process's begin anew."""
+        tokens, took_s = now.tokens - before.tokens, now.seconds - before.seconds
+        prefills = 1.0
+        if now.count is not None and before.count is not None:
+            prefills = now.count - before.count
+        if self._on_learnt is None or tokens < LEAST_COUNTED_TOKENS or prefills < 1:
+            return
+        if took_s <= 0:
+            return
+        # Where they are not counted, a window's prefills are taken for one.
+        self._counted.add(round(tokens / prefills), took_s / prefills)
+        self._counted_tokens += tokens
+        if self._prefills < LEARNT_AFTER and self.own is not None:
             self._on_learnt()
 
 
@@ -111,7 +142,7 @@ class Rates:
             alike.setdefault(rate.step, []).append(own)
         for rate in self._rates:
             known = rate.own is not None
-            rate.source = "learnt" if known else "fleet"
+            rate.source = rate.own_source if known else "fleet"
             theirs = alike[rate.step] if known else [usual]
             rate.tokens_per_s = statistics.median_low(theirs)
 

@@ -4,8 +4,9 @@ A worker that holds a prefix gets the requests that share it, until they would w
 there so long that computing it anew elsewhere is cheaper for one of them. Waiting a
 little less than that, request after request, costs more in the end than one more copy:
 rent or buy. So what each of them waits longer than it would at the least loaded worker
-is added up per prefix, and where the sum exceeds the price of a copy many times over,
-the next one goes there, and the prefix is then held at one place more.
+is added up per prefix, and where the sum exceeds the price of a copy, or twice that,
+the next one goes there, and the prefix is then held at one place more. What it adds to
+the load of a worker that has far more than its share counts as waiting, too.
 
 A burst of siblings is no lasting demand: of those that come within half of the time a
 copy takes, only the first counts, and none of the others makes a copy. The first copy

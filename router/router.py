@@ -52,12 +52,14 @@ class Router:
 
     def decide(self, request: RouteRequest) -> Decision:
         """Choose where the request goes and book it there. Raise NoCandidate."""
-        candidates = self._candidates(request)
+        weighed = self._candidates(request)
+        candidates = _with_room(weighed)
         choice = self._policy.choose(request, candidates)
         self._policy.booked(request, candidates, choice)
         chosen = candidates[choice]
         self._turn += 1
         self._pool.chosen(chosen.worker)
+        self._pool.booked(chosen.uncached_tokens)
         ledger = chosen.worker.ledger(chosen.rank)
         ledger.last_turn = self._turn
         booking = ledger.book(
@@ -71,7 +73,7 @@ class Router:
             prefill=_metered(chosen, request),
             memory=self._memory(chosen),
             pool=self._pool,
-            best_hit_tokens=max(candidate.hit_tokens for candidate in candidates),
+            best_hit_tokens=max(candidate.hit_tokens for candidate in weighed),
             why=self._why(chosen, candidates, request),
             on_usage=self._learn,
             no_ids=self._forwarding.against(request, chosen.worker),
@@ -80,10 +82,13 @@ class Router:
 
     def explain(self, request: RouteRequest) -> Explanation:
         """What `decide` would choose now, booking nothing. Raise NoCandidate."""
-        candidates = self._candidates(request)
+        weighed = self._candidates(request)
+        candidates = _with_room(weighed)
         choice = self._policy.choose(request, candidates)
         no_ids = self._forwarding.against(request, candidates[choice].worker)
-        return explain(request, candidates, choice, self._policy, no_ids=no_ids)
+        return explain(
+            request, candidates, choice, self._policy, weighed=weighed, no_ids=no_ids
+        )
 
     def _candidates(self, request: RouteRequest) -> list[Candidate]:
         only = None if request.worker is None else self._pool.get(request.worker)
@@ -118,6 +123,11 @@ class Router:
     def _learn(self, usage: Usage) -> None:
         if usage.completion_tokens > 0:
             self._output.finished(usage.completion_tokens)
+
+
+def _with_room(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Those whose KV cache is not full, by what they say; all where each is."""
+    return [candidate for candidate in candidates if not candidate.full] or candidates
 
 
 def _metered(chosen: Candidate, request: RouteRequest) -> Prefill | None:

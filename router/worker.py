@@ -10,6 +10,7 @@ import msgspec
 from kvindex.history import History
 from kvindex.knowledge import Knowledge
 from router.ledger import Ledger
+from router.load import LoadReport
 from router.meter import PrefillMeter
 from router.models import ListedModel, ModelName
 from router.proof import NOT_ASKED, Blocker, Proof
@@ -54,7 +55,8 @@ class Worker(Standing):
 
     Its standing belongs to the WorkerPool; the rest is
     written by whoever learns it. Tables by rank: `knowledge` (set by the gateway once
-    it knows the cache), `ledgers` and `content_histories` (made on first use).
+    it knows the cache), `reports` (what it says of its load), `ledgers` and
+    `content_histories` (made on first use).
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Worker(Standing):
         self.doubts = 0
         self.knowledge: dict[int, Knowledge] = {}
         self.ledgers: dict[int, Ledger] = {}
+        self.reports: dict[int, LoadReport] = {}
         self._meters: dict[int, PrefillMeter] = {}
         self.content_histories: dict[int, History] = {}
         self.api_key: str | None = None
@@ -128,6 +131,11 @@ class Worker(Standing):
         if ledger is None:
             ledger = self.ledgers[rank] = Ledger(clock=self._clock)
         return ledger
+
+    def report(self, rank: int) -> LoadReport | None:
+        """What it said last of a rank's load, unless that is too long ago."""
+        report = self.reports.get(rank)
+        return report if report and self._clock() <= report.until else None
 
     def meter(self, rank: int) -> PrefillMeter:
         """What times the prefills of a rank."""

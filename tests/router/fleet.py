@@ -51,6 +51,7 @@ class Fleet:
         checked: bool = False,
     ) -> None:
         self.clock = Clock()
+        self.events = events
         self.pool = WorkerPool(clock=self.clock, checked=checked)
         self.router = Router(self.pool, POLICIES[policy](random.Random(7), self.clock))
         self.indexes = Indexes(limit_bytes=256 * MIB)
