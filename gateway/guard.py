@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 from aiohttp import web
 
@@ -14,6 +15,7 @@ from gateway.request import body as bodies
 from gateway.request.client import cut
 from gateway.request.headers import request_id
 from gateway.server import check_framing
+from gateway.tracing.recorder import Recorder
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +24,13 @@ Handler = Callable[[web.Request, bytes], Awaitable[web.StreamResponse]]
 Guarded = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Check = Callable[[web.Request], None]
 """Raises where a request may not pass."""
+Inside = Callable[[web.Request], AbstractContextManager[None]]
+"""Holds what a request takes up while it is answered; raises where that is too much."""
+
+
+def nothing_held(request: web.Request) -> AbstractContextManager[None]:
+    """What most requests take up."""
+    return nullcontext()
 
 
 class Guard:
@@ -34,13 +43,21 @@ class Guard:
         *,
         flat: bool = False,
         check: Check | None = None,
+        inside: Inside = nothing_held,
+        recorder: Recorder | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`flat` errors have TensorRT-LLM's shape; `check` comes before handlers."""
+        """`flat` errors have TensorRT-LLM's shape; `check` comes before handlers, which
+        run `inside`.
+
+        `recorder` keeps the records of requests; none are kept without it.
+        """
         self._app = app
         self._flat = flat
         self._check = check
+        self._inside = inside
         self._metrics = metrics
+        self._recorder = recorder or Recorder()
         self._clock = clock
 
     def add(
@@ -95,12 +112,15 @@ class Guard:
         async def guarded(request: web.Request) -> web.StreamResponse:
             begun = self._clock()
             identity = request_id(request.raw_headers)
+            record = self._recorder.open(request, identity, endpoint)
             try:
                 response = await self._answer(handler, request, identity, endpoint)
             except asyncio.CancelledError:
                 self._count(endpoint, "client_gone", begun)
+                self._recorder.close(record, None)
                 raise
             self._count(endpoint, str(response.status), begun)
+            self._recorder.close(record, response.status)
             return response
 
         return guarded
@@ -112,7 +132,8 @@ class Guard:
             check_framing(request)
             if self._check is not None:
                 self._check(request)
-            return await handler(request, identity)
+            with self._inside(request):
+                return await handler(request, identity)
         except GatewayError as error:
             return answers.refusal(error, identity, flat=self._flat)
         except Exception:

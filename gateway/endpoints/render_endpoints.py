@@ -22,6 +22,7 @@ from gateway.request.headers import sent_request_id
 from gateway.settings.config import Config
 from gateway.settings.shared_config import SharedConfig
 from gateway.threads import Late, QueueFull, Threads
+from gateway.tracing.record import record_of
 from render import RenderRefused, RenderService
 from render.refused import Dialect
 
@@ -134,12 +135,15 @@ class RenderEndpoints:
             _check_media_type(request)
         call = prepare(request)
         body = await bodies.read(request, self._max_body)
+        record = record_of(request)
+        record.read(body)
         service = await self._services.find(body)
         begun = self._clock()
         try:
-            return await self._threads.run(
-                lambda: msgspec.json.encode(call(service, body))
-            )
+            with record.step("render"):
+                return await self._threads.run(
+                    lambda: msgspec.json.encode(call(service, body))
+                )
         except QueueFull:
             raise RenderBusy("too many requests wait to be rendered") from None
         except Late:

@@ -28,6 +28,7 @@ from gateway.request.headers import RawHeaders, first
 from gateway.request.relay import is_event_stream
 from gateway.request.stored_responses import ResponseId, StoredResponses
 from gateway.request.usage import UsageScanner
+from gateway.tracing.record import RequestRecord
 from gateway.upstreams.upstream_response import UpstreamResponse
 from router.decision import Decision, Outcome
 from router.request import Usage
@@ -109,14 +110,16 @@ class Accounts:
         *,
         uncompared: str | None = None,
         stored: bool = False,
+        record: RequestRecord | None = None,
     ) -> "Account":
         """The account of a decision about to be sent; `begun` is when it came.
 
         `uncompared` says in a word why the cached tokens of the answer are not those of
         the prompt that was looked up: they are taken as not reported. Where the answer
-        may be `stored` by the worker, its id is noted.
+        may be `stored` by the worker, its id is noted. `record` is that of the request.
         """
-        account = Account(self, decision, begun, uncompared=uncompared)
+        record = record or RequestRecord()
+        account = Account(self, decision, begun, uncompared=uncompared, record=record)
         if stored:
             account.response_id = ResponseId(self.responses, decision.worker.url)
         return account
@@ -188,12 +191,14 @@ class Account:
         begun: float,
         *,
         uncompared: str | None,
+        record: RequestRecord,
     ) -> None:
         self._accounts = accounts
         self._decision = decision
         self._begun = begun
         self._uncompared = uncompared
         self._noted = accounts.decisions.note(decision)
+        self._recorded = record.attempt(decision)
         self._usage = UsageScanner()
         self.response_id: ResponseId | None = None
         self._status = 0
@@ -203,6 +208,7 @@ class Account:
     def answered(self, response: UpstreamResponse) -> None:
         """The worker's status is known."""
         self._status = response.status
+        self._recorded.answered(response.status)
         wait = retry_after_s(response.headers, time.time)
         self._decision.answered(response.status, wait)
 
@@ -212,6 +218,7 @@ class Account:
 
     def first_byte(self) -> None:
         """The first event of a stream tells that the prefill is over."""
+        self._recorded.first_byte()
         if self._succeeded and self._streams:
             self._decision.first_token()
             took = self._accounts.clock() - self._begun
@@ -242,6 +249,7 @@ class Account:
             self._over = True
             usage, uncompared = self._reported()
             self._decision.finished(usage)
+            self._recorded.finished(usage)
             self._noted.finished(self._decision.outcome)
             if self._decision.outcome is not None:
                 url = self._decision.worker.url
@@ -264,6 +272,7 @@ class Account:
         self._over = True
         self._decision.failed(kind)
         self._noted.failed(kind)
+        self._recorded.failed(kind)
         metrics = self._accounts.metrics
         if kind == "client":
             metrics.client_disconnects.inc()

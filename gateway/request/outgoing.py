@@ -8,14 +8,32 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from gateway.access.credentials import OWN_CREDENTIALS, Credentials
 from gateway.request.headers import RawHeaders, first, to_worker
 from gateway.request.prompt import Ids
 from gateway.request.room import Share
+from gateway.tracing.record import TRACE_HEADERS, RequestRecord
 from gateway.upstreams.upstream import UpstreamRequest
 from router.decision import Decision
 
 RANK_HEADER = b"X-data-parallel-rank"
 _RANK = RANK_HEADER.lower()
+INTERNAL = frozenset(
+    {
+        b"x-data-parallel-host-port",
+        b"x-encoder-hosts-ports",
+        b"x-gateway-destination-endpoint",
+        b"x-gateway-destination-endpoint-served",
+        b"x-gateway-destination-endpoint-subset",
+        b"x-gateway-destination-endpoint-scores",
+        b"x-prefiller-host-port",
+        b"x-prefiller-url",
+        b"x-smg-parser",
+        b"x-smg-target-worker",
+    }
+)
+"""Headers by which routers tell each other where a request goes, or the cache it needs
+is: from a client they would choose a worker, or a host for one to connect to."""
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +60,9 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     share: Share | None = None
     """Its part of the memory for bodies; until answered."""
 
+    record: RequestRecord = msgspec.field(default_factory=RequestRecord)
+    """What is told of it in the access log and in traces."""
+
     def answered(self) -> None:
         """It is not sent again: what is long need not be kept while it streams."""
         self.ids.clear()
@@ -61,18 +82,29 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
         return first(self.headers, _RANK)
 
     def for_worker(
-        self, decision: Decision, *, client_rank: bool, with_ids: bool
+        self,
+        decision: Decision,
+        *,
+        client_rank: bool,
+        with_ids: bool,
+        credentials: Credentials = OWN_CREDENTIALS,
     ) -> UpstreamRequest:
         """The request for the worker of a decision.
 
         A client's rank goes along if `client_rank`, else that of the decision; ids go
-        along if `with_ids`, in the worker's own field, by its own profile.
+        along if `with_ids`, in the worker's own field, by its own profile. It is told
+        its place in the trace; where nothing is traced, what the client said of one.
         """
-        drop, extra = frozenset[bytes](), []
+        drop = INTERNAL | credentials.dropped
+        extra = [*credentials.shown(decision.worker)]
         if self.clients_rank is None or not client_rank:
-            drop = frozenset({_RANK})
+            drop |= {_RANK}
             if decision.worker.pinned:
                 extra.append((RANK_HEADER, b"%d" % decision.rank))
+        trace = self.record.trace_headers()
+        if trace is not None:
+            drop |= TRACE_HEADERS
+            extra.extend(trace)
         body = self.body
         if with_ids and isinstance(body, bytes):
             body = self.ids[decision.worker.profile].into(body)

@@ -9,10 +9,12 @@ the client's to know.
 import msgspec
 from aiohttp import web
 
+from gateway.access.credentials import OWN_CREDENTIALS, Credentials
 from gateway.errors import ConnectFailed, GatewayError, NoWorker, StaleConnection
 from gateway.metrics.registry import Metrics
 from gateway.request.account import Account, Accounts, failure_kind
 from gateway.request.decision_header import decision_header
+from gateway.request.headers import RawHeaders
 from gateway.request.outgoing import Outgoing
 from gateway.request.relay import STALL_S, relay
 from gateway.request.sending import Sender
@@ -53,6 +55,7 @@ class Proxy:
         accounts: Accounts,
         metrics: Metrics,
         client_rank: bool,
+        credentials: Credentials = OWN_CREDENTIALS,
         tells_decision: bool = False,
         stall_s: float = STALL_S,
     ) -> None:
@@ -61,7 +64,9 @@ class Proxy:
         `tells_decision`: a header tells clients where their requests went.
         """
         self._router = router
-        self._sender = Sender(upstreams, metrics, client_rank=client_rank)
+        self._sender = Sender(
+            upstreams, metrics, client_rank=client_rank, credentials=credentials
+        )
         self._accounts = accounts
         self._metrics = metrics
         self._client_rank = client_rank
@@ -69,9 +74,16 @@ class Proxy:
         self._stall_s = stall_s
 
     async def forward(
-        self, request: web.Request, outgoing: Outgoing, route: RouteRequest
+        self,
+        request: web.Request,
+        outgoing: Outgoing,
+        route: RouteRequest,
+        told: RawHeaders = (),
     ) -> web.StreamResponse:
-        """Answer the client with a worker's answer; GatewayError where none came."""
+        """Answer the client with a worker's answer; GatewayError where none came.
+
+        The headers `told` go along with it.
+        """
         if self._client_rank:
             route = _at_clients_rank(route, outgoing)
         attempt = await self._answered(outgoing, route)
@@ -84,7 +96,7 @@ class Proxy:
                 request_id=outgoing.request_id,
                 observer=account,
                 stall_s=self._stall_s,
-                extra=decision_header(attempt.decision) if self._tells_decision else (),
+                extra=[*told, *self._told(attempt.decision)],
             )
             account.ended(response.error)
             return response
@@ -94,9 +106,12 @@ class Proxy:
         finally:
             account.failed("client")  # only where nothing else has ended it
 
+    def _told(self, decision: Decision) -> RawHeaders:
+        return decision_header(decision) if self._tells_decision else ()
+
     async def _answered(self, outgoing: Outgoing, route: RouteRequest) -> Attempt:
         """The answer to relay: the first worker's, or a second one's."""
-        decision = self._decide(route)
+        decision = self._decide(outgoing, route)
         try:
             attempt = await self._attempt(outgoing, decision)
         except (ConnectFailed, StaleConnection) as error:
@@ -116,11 +131,12 @@ class Proxy:
     ) -> Attempt:
         """Send once more after a first try that reached nobody."""
         try:
-            decision = self._decide(_without(route, failed))
+            decision = self._decide(outgoing, _without(route, failed))
         except NoWorker:
             if isinstance(error, ConnectFailed):
                 raise error from None
-            decision = self._decide(route)  # the same worker, by a new connection
+            # The same worker, by a new connection.
+            decision = self._decide(outgoing, route)
         stale = isinstance(error, StaleConnection)
         self._metrics.retries.labels("stale" if stale else "connect").inc()
         return await self._attempt(outgoing, decision)
@@ -130,7 +146,7 @@ class Proxy:
     ) -> Attempt:
         """Another worker's answer in place of a 429 or 503, if there is one."""
         try:
-            decision = self._decide(_without(route, busy.decision))
+            decision = self._decide(outgoing, _without(route, busy.decision))
         except NoWorker:
             return busy
         try:
@@ -147,8 +163,8 @@ class Proxy:
         busy.abandon()
         return attempt
 
-    def _decide(self, route: RouteRequest) -> Decision:
-        with self._metrics.decide_seconds.time():
+    def _decide(self, outgoing: Outgoing, route: RouteRequest) -> Decision:
+        with self._metrics.decide_seconds.time(), outgoing.record.step("decide"):
             try:
                 decision = self._router.decide(route)
             except NoCandidate as error:
@@ -162,6 +178,7 @@ class Proxy:
             outgoing.begun,
             uncompared=outgoing.uncompared,
             stored=outgoing.stored,
+            record=outgoing.record,
         )
         outcome = "client"
         try:

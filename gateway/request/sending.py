@@ -4,6 +4,7 @@ A worker that refuses the ids is asked again as the client wrote it: what it say
 is the client's. Everything else that may be tried again is the proxy's.
 """
 
+from gateway.access.credentials import Credentials
 from gateway.metrics.registry import Metrics
 from gateway.request.outgoing import Outgoing
 from gateway.upstreams.origin import Origin
@@ -25,12 +26,18 @@ class Sender:
     """Sends requests; knows the workers' addresses, and whose ids were refused."""
 
     def __init__(
-        self, upstreams: Upstreams, metrics: Metrics, *, client_rank: bool
+        self,
+        upstreams: Upstreams,
+        metrics: Metrics,
+        *,
+        client_rank: bool,
+        credentials: Credentials,
     ) -> None:
         """`client_rank`: clients may choose a data-parallel rank."""
         self._upstreams = upstreams
         self._metrics = metrics
         self._client_rank = client_rank
+        self._credentials = credentials
         self._origins: dict[str, Origin] = {}
 
     async def send(self, outgoing: Outgoing, decision: Decision) -> UpstreamResponse:
@@ -72,7 +79,10 @@ class Sender:
         self, outgoing: Outgoing, decision: Decision, *, with_ids: bool
     ) -> UpstreamResponse:
         request = outgoing.for_worker(
-            decision, client_rank=self._client_rank, with_ids=with_ids
+            decision,
+            client_rank=self._client_rank,
+            with_ids=with_ids,
+            credentials=self._credentials,
         )
         return await self._upstreams.send(self._origin(decision.worker.url), request)
 

@@ -14,6 +14,8 @@ from gateway.upstreams.origin import Origin
 from router.policies import POLICIES
 
 DEFAULT_WORKER_PORT = 8000
+TRACES_PATH = "/v1/traces"
+"""OTLP's path for spans."""
 
 
 def size(text: str) -> int:
@@ -106,6 +108,17 @@ def worker_url(text: str) -> str:
     if urlsplit(text).path.rstrip("/").endswith("/v1"):
         raise ValueError("is a worker's address: leave out /v1")
     return str(Origin.parse(text))
+
+
+def traces_endpoint(text: str) -> str:
+    """Where spans go: `http(s)://host[:port]`, and OTLP's path; ValueError."""
+    parts = urlsplit(text.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("is no URL such as http://collector:4318")
+    path = parts.path.rstrip("/")
+    if not path.endswith(TRACES_PATH):
+        path += TRACES_PATH
+    return parts._replace(path=path).geturl()
 
 
 def worker_urls(text: str) -> tuple[str, ...]:

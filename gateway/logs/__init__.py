@@ -1,0 +1,1 @@
+"""What is logged: how lines look, a line for each request, never text of a prompt."""
