@@ -58,12 +58,13 @@ def _refusal(
     return ConfigError(f"cannot listen on {where}: {error.strerror}")
 
 
-def url_of(sock: socket.socket) -> str:
+def url_of(sock: socket.socket, *, tls: bool = False) -> str:
     """The URL that a socket is reached by; of one of this machine's own, its path."""
     if sock.family is socket.AF_UNIX:
         return str(sock.getsockname())
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _bound(

@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
@@ -21,9 +22,11 @@ import msgspec
 import uvloop
 from aiohttp import web
 
+from gateway.background import running
 from gateway.listening import listen, url_of
 from gateway.server import make_runner
 from gateway.settings.shared_config import SharedConfig
+from gateway.tls import Tls
 
 log = logging.getLogger(__name__)
 
@@ -83,8 +86,9 @@ class Doors(msgspec.Struct, frozen=True, kw_only=True):
 def serve(server: Server, config: SharedConfig, doors: Doors) -> int:
     """Serve until SIGTERM or SIGINT; exit status 0. Raises ConfigError."""
     allow_many_connections()
+    tls = Tls.of(config)
     shorten_pauses()
-    uvloop.run(_serve(server, config, doors))
+    uvloop.run(_serve(server, config, doors, tls))
     if server.busy:
         _leave()
     return 0
@@ -118,18 +122,18 @@ def shorten_pauses() -> None:
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
 
 
-async def _serve(server: Server, config: SharedConfig, doors: Doors) -> None:
+async def _serve(server: Server, config: SharedConfig, doors: Doors, tls: Tls) -> None:
     leaving = Leaving()
     app = await server.start()
     try:
-        async with contextlib.AsyncExitStack() as stack:
+        async with contextlib.AsyncExitStack() as stack, running(tls.watch()):
             if server.for_operators is not None:
                 own = await _runner(stack, server.for_operators, OPERATORS_S)
-                url = await _listen(own, doors.operators)
+                url = await _listen(own, doors.operators, tls.operators)
                 log.info("operators are answered at %s", url)
             await doors.admitted(leaving)
             runner = await _runner(stack, app, config.drain_timeout)
-            doors.tell(await _listen(runner, doors.clients))
+            doors.tell(await _listen(runner, doors.clients, tls.clients))
             await leaving.once.wait()
             server.leave()
             if leaving.first is signal.SIGTERM:  # who sends others may stop now
@@ -167,10 +171,15 @@ async def _runner(
     return runner
 
 
-async def _listen(runner: web.AppRunner, sockets: Sequence[socket.socket]) -> str:
-    """Open the sockets; the URL they are reached by."""
-    url = url_of(sockets[0])
+async def _listen(
+    runner: web.AppRunner,
+    sockets: Sequence[socket.socket],
+    tls: ssl.SSLContext | None = None,
+) -> str:
+    """Open the sockets; the URL they are reached by. Those of the machine are plain."""
+    url = url_of(sockets[0], tls=tls is not None)
     for sock in sockets:
         listen(sock)
-        await web.SockSite(runner, sock).start()
+        context = None if sock.family is socket.AF_UNIX else tls
+        await web.SockSite(runner, sock, ssl_context=context).start()
     return url

@@ -3,14 +3,15 @@
 Connections that are open go on as they are; what comes later is by the new files.
 """
 
+import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gateway.background import running
+import msgspec
+
 from gateway.errors import ConfigError
 from gateway.files import follow
 from gateway.settings.access_config import AccessConfig
@@ -61,23 +62,33 @@ class RenewedContext(ssl.SSLContext):
         log.info("new connections are by the new %s", ", ".join(map(str, self.paths)))
 
 
-@asynccontextmanager
-async def kept_new(context: RenewedContext | None) -> AsyncIterator[None]:
-    """The files of a context are followed meanwhile, if there is one."""
-    if context is None:
-        yield
-        return
-    async with running(context.watch()):
-        yield
+class Tls(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server of ours speaks; None: plain HTTP."""
+
+    clients: RenewedContext | None = None
+    operators: RenewedContext | None = None
+    """On their own port they need no certificate, as probes and scrapers have none."""
+
+    @classmethod
+    def of(cls, config: TlsConfig) -> "Tls":
+        """As configured; ConfigError."""
+        if config.tls_cert is None:
+            if config.tls_key is not None or config.tls_client_ca is not None:
+                raise ConfigError("--tls-key and --tls-client-ca need --tls-cert")
+            return cls()
+        return cls(
+            clients=_serving(config.tls_cert, config.tls_key, config.tls_client_ca),
+            operators=_serving(config.tls_cert, config.tls_key, None),
+        )
+
+    async def watch(self) -> None:
+        """Follow the files of all, until cancelled."""
+        contexts = [c for c in (self.clients, self.operators) if c is not None]
+        await asyncio.gather(*(context.watch() for context in contexts))
 
 
-def for_clients(config: TlsConfig) -> RenewedContext | None:
-    """What a server of ours speaks with clients, if it is TLS; ConfigError."""
-    cert, key, ca = config.tls_cert, config.tls_key, config.tls_client_ca
-    if cert is None:
-        if key is not None or ca is not None:
-            raise ConfigError("--tls-key and --tls-client-ca need --tls-cert")
-        return None
+def _serving(cert: Path, key: Path | None, ca: Path | None) -> RenewedContext:
+    """A server's context: with `ca`, for clients that show a certificate of it."""
 
     def make() -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
