@@ -12,41 +12,15 @@ is put back into the queue.
 from collections import deque
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from kvindex.blocks import matchable_blocks
 from kvindex.events import KVEvent
 from simworker.cache import BlockCache
+from simworker.engine_settings import EngineSettings
 from simworker.hashing import Digest, Hasher
 from simworker.job import Job
+from simworker.prefills import Prefills
 
-# Shorter ticks would cost more CPU than the whole simulated worker; a request then
-# gets several tokens at once, as real engines' streams show it too.
-MIN_TICK_S = 0.010
 _EPSILON = 1e-6
-
-
-class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast the simulated hardware is. Rates are tokens/s before `speed`.
-
-    `output_at_end`: what was generated is stored when a request is finished, not block
-    by block; `tails`: its last block then too, though it is not full.
-    """
-
-    prefill_rate: float = 20_000.0
-    decode_rate: float = 50.0
-    prefill_cost_s: float = 0.015
-    max_running: int = 64
-    max_step_tokens: int = 8192
-    speed: float = 1.0
-    min_tick_s: float = MIN_TICK_S
-    output_at_end: bool = False
-    tails: bool = False
-
-    @property
-    def tick_s(self) -> float:
-        """Seconds between two decode ticks."""
-        return max(1.0 / (self.decode_rate * self.speed), self.min_tick_s)
 
 
 class Engine:
@@ -68,6 +42,7 @@ class Engine:
         self._hasher = hasher
         self._on_batch = on_batch
         self._waiting: deque[Job] = deque()
+        self.prefills = Prefills()
         self._prefilling: Job | None = None
         self._step_tokens = 0
         self._step_ends = 0.0
@@ -81,6 +56,11 @@ class Engine:
     def waiting(self) -> int:
         """Requests that have not been scheduled yet."""
         return len(self._waiting)
+
+    @property
+    def waiting_tokens(self) -> int:
+        """What they have to prefill, whatever of it is cached."""
+        return sum(job.prompt_tokens + job.produced for job in self._waiting)
 
     @property
     def running(self) -> int:
@@ -191,6 +171,7 @@ class Engine:
         self._step_tokens = min(left, self._settings.max_step_tokens)
         seconds = cost_s + self._step_tokens / self._settings.prefill_rate
         self._step_ends = now + seconds / self._settings.speed
+        self.prefills.step(self._step_tokens, seconds / self._settings.speed)
 
     def _end_step(self, job: Job, now: float) -> None:
         job.computed += self._step_tokens
@@ -205,6 +186,7 @@ class Engine:
             self._begin_decoding(job, now)
 
     def _begin_decoding(self, job: Job, now: float) -> None:
+        self.prefills.count += 1
         if not self._running:
             self._next_tick = now + self._settings.tick_s
         job.decode_from = now

@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from simworker.engine import EngineSettings
+from simworker.engine_settings import EngineSettings
 from simworker.faults.record import BadFaults, Faults, read_faults
 from simworker.hashing import DEFAULT_SEED
 from simworker.layouts import LAYOUTS

@@ -88,11 +88,14 @@ def _load(parts: Parts, rank: Rank, now: float) -> Json:
         "dp_rank": rank.number,
         "num_running_reqs": engine.running,
         "num_waiting_reqs": engine.waiting,
+        "num_waiting_uncached_tokens": engine.waiting_tokens,
         "num_used_tokens": used,
         "num_total_tokens": used,
         "max_total_num_tokens": _capacity(parts),
         "max_running_requests": parts.options.max_running,
         "token_usage": round(used / _capacity(parts), 4),
+        "total_prefill_uncached_tokens": engine.prefills.tokens,
+        "total_prefill_busy_us": round(engine.prefills.seconds * 1e6),
     }
 
 

@@ -16,7 +16,7 @@ from simworker.errors import ApiError, json_answer, not_valid
 from simworker.hashing import Identity
 from simworker.options import BadOptions
 from simworker.request import Body, Call, read_body
-from simworker.trtllm import fields
+from simworker.trtllm import fields, metrics
 from simworker.trtllm.calls import chat_call, completion_call
 from simworker.trtllm.errors import envelope
 from simworker.trtllm.fingerprint import (
@@ -72,6 +72,7 @@ class TrtllmApi(Api):
             "/v1/models": self.list_models,
             "/server_info": self.server_info,
             "/metrics": self.metrics,
+            "/prometheus/metrics": self.prometheus,
         }
 
     def _resolve(self, call: Call, headers: Mapping[str, str]) -> tuple[str, Identity]:
@@ -181,6 +182,12 @@ class TrtllmApi(Api):
             },
         }
         return json_answer([stats])
+
+    async def prometheus(self, request: web.Request) -> web.Response:
+        """GET /prometheus/metrics, as with return_perf_metrics: true"""
+        rank, names = self._parts.ranks[0], self._parts.options.served_model_name
+        model = names[0] if names else Path(self._parts.model).name
+        return web.Response(text=metrics.page(rank, model), content_type="text/plain")
 
     async def events(self, request: web.Request) -> web.Response:
         """POST /kv_cache_events: all events since the last call, once"""

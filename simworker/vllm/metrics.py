@@ -4,14 +4,13 @@ Written by hand, since the values are the engine's own counters: nothing is coun
 twice.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 
 import msgspec
 
+from simworker.prometheus import family, histogram
 from simworker.rank import Rank, Ranks
 from simworker.totals import Totals
-
-Labels = Mapping[str, str]
 
 
 class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,20 +37,22 @@ class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
 def page(ranks: Ranks, totals: Totals, *, model: str, config: CacheConfig) -> str:
     """The whole page in Prometheus' text format; requests are counted at rank 0."""
     each = [(_labels(rank, model), rank) for rank in ranks]
-    lines = [*_family("process_start_time_seconds", "gauge", [({}, ranks.started)])]
+    lines = [*family("process_start_time_seconds", "gauge", [({}, ranks.started)])]
     for name, kind, value in _OF_RANKS:
-        lines += _family(name, kind, [(labels, value(rank)) for labels, rank in each])
+        lines += family(name, kind, [(labels, value(rank)) for labels, rank in each])
+    for name, of in _PREFILLS:
+        lines += histogram(name, [(labels, *of(rank)) for labels, rank in each])
     first = each[0][0]
     aborted = sum(rank.runner.aborted for rank in ranks)
     prompts = [(first, totals.prompt_tokens)]
-    lines += _family("vllm:prompt_tokens_total", "counter", prompts)
+    lines += family("vllm:prompt_tokens_total", "counter", prompts)
     generated = [(first, totals.generated_tokens)]
-    lines += _family("vllm:generation_tokens_total", "counter", generated)
+    lines += family("vllm:generation_tokens_total", "counter", generated)
     reasons = {**totals.finished, "abort": aborted}
     ended = [({"finished_reason": why} | first, n) for why, n in reasons.items()]
-    lines += _family("vllm:request_success_total", "counter", ended)
+    lines += family("vllm:request_success_total", "counter", ended)
     configs = [(config.labels(str(rank.number)), 1) for rank in ranks]
-    lines += _family("vllm:cache_config_info", "gauge", configs)
+    lines += family("vllm:cache_config_info", "gauge", configs)
     return "\n".join(lines) + "\n"
 
 
@@ -71,18 +72,17 @@ _OF_RANKS: tuple[tuple[str, str, Callable[[Rank], float]], ...] = (
 )  # fmt: skip
 
 
+_PREFILLS: tuple[tuple[str, Callable[[Rank], tuple[int, float]]], ...] = (
+    (
+        "vllm:request_prefill_time_seconds",
+        lambda rank: (rank.engine.prefills.count, rank.engine.prefills.seconds),
+    ),
+    (
+        "vllm:request_prefill_kv_computed_tokens",
+        lambda rank: (rank.engine.prefills.count, rank.engine.prefills.tokens),
+    ),
+)
+
+
 def _labels(rank: Rank, model: str) -> dict[str, str]:
     return {"engine": str(rank.number), "model_name": model}
-
-
-def _family(
-    name: str, kind: str, samples: Sequence[tuple[Labels, float]]
-) -> Iterator[str]:
-    yield f"# TYPE {name} {kind}"
-    for labels, value in samples:
-        shown = ",".join(f'{key}="{_escaped(item)}"' for key, item in labels.items())
-        yield f"{name}{{{shown}}} {float(value)!r}" if shown else f"{name} {value!r}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

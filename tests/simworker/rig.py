@@ -2,7 +2,8 @@
 
 from kvindex.events import KVEvent
 from simworker.cache import BlockCache
-from simworker.engine import Engine, EngineSettings
+from simworker.engine import Engine
+from simworker.engine_settings import EngineSettings
 from simworker.hashing import BlockHasher
 from simworker.job import Job
 

@@ -4,7 +4,7 @@ import pytest
 
 from kvindex.blocks import unpack_ids
 from kvindex.events import BlockStored
-from simworker.engine import EngineSettings
+from simworker.engine_settings import EngineSettings
 from simworker.hashing import Identity
 from simworker.job import Job
 from tests.simworker.rig import Rig
