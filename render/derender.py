@@ -69,6 +69,7 @@ class Derenderer:
             finish_reason=ending.finish_reason,
             stop_reason=ending.stop_reason,
             logprobs=chat_logprobs(self.vocabulary.pieces, generated["logprobs"]),
+            reasoning_tokens=choice.reasoning_tokens,
         )
 
     def completion_choice(
@@ -95,6 +96,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: str | None
     stop_reason: int | str | None
     logprobs: Json | None
+    reasoning_tokens: int = 0
 
     def text(self, kind: str) -> str | None:
         """The reasoning or the content; None if there is none."""

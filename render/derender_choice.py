@@ -9,6 +9,7 @@ from itertools import islice
 
 import msgspec
 
+from render.derender_reasoning import ReasoningCounter
 from render.derender_stops import Stopped, StopStrings
 from render.detokenizer import SEED_IDS, Vocabulary
 from render.parsers.answer import AnswerParser
@@ -71,6 +72,7 @@ class Choice:
         )
         written: Callable[[str], str] = str
         self._parser: AnswerParser | None = None
+        self._counter: ReasoningCounter | None = None
         self._forced = ForcedCalls(asked.named) if parsed and asked.forced else None
         if parsed and format is not None and marks is not None:
             written = marks.written
@@ -82,6 +84,9 @@ class Choice:
                 prompt=prompt_tail(vocabulary, marks, prompt_ids),
                 variables=asked.variables,
             )
+            if format.reasoning is not None:
+                inside = self._parser.reasons
+                self._counter = ReasoningCounter(format.reasoning, marks, inside=inside)
         self._stops = StopStrings(
             asked.stops, include=asked.include_stop, written=written
         )
@@ -91,10 +96,17 @@ class Choice:
         """Whether a stop string was found: nothing more comes."""
         return self._stopped is not None
 
+    @property
+    def reasoning_tokens(self) -> int:
+        """How many of its ids were reasoning."""
+        return self._counter.tokens if self._counter is not None else 0
+
     def feed(self, token_ids: Sequence[int]) -> list[Event]:
         """The events that are certain with these ids."""
         if self._stopped is not None or not token_ids:
             return []
+        if self._counter is not None:
+            self._counter.feed(token_ids)
         ids: Sequence[int] = (*self._ends, *token_ids) if self._ends else token_ids
         self._ends = ()
         if ids[-1] in self._asked.stop_ids:

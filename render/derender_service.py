@@ -74,7 +74,7 @@ class Derendered:
         bounds.check_prompt(prompt)
         bounds.check_decodable(response, "generate_response")
         seeds = prompt if prompt is not None else response["prompt_token_ids"]
-        derenderer = self._derenderer()
+        derenderer = self.derenderer()
         asked = derenderer.asked(request, chat=True)
         choices = [
             chat_choice(
@@ -113,7 +113,7 @@ class Derendered:
             where = f" in response {response['request_id']}"
             place = f"generate_responses.{number}"
             bounds.check_decodable(response, place, where)
-        derenderer = self._derenderer()
+        derenderer = self.derenderer()
         asked = derenderer.asked(request, chat=False)
         choices = [
             derenderer.completion_choice(choice, asked, seeds)
@@ -135,7 +135,7 @@ class Derendered:
         bounds = self._bounds()
         bounds.check_prompt(prompt)
         return ChatStream(
-            self._derenderer(),
+            self.derenderer(),
             request,
             bounds=bounds,
             model=fields["model"] or self._endpoint.name,
@@ -144,10 +144,28 @@ class Derendered:
             prompt_tokens=fields["prompt_tokens"],
         )
 
+    @property
+    def limit(self) -> int | None:
+        """The context in tokens, as far as it is known."""
+        return self._endpoint.limit
+
+    @property
+    def name(self) -> str:
+        """The first of its served names."""
+        return self._endpoint.name
+
+    def derenderer(self) -> Derenderer:
+        """What derenders this model's answers, with the parsers of the options."""
+        options = self.options
+        parsers = Parsers(options.reasoning_parser, options.tool_call_parser)
+        if self.renderer.model.model_type == "gpt_oss":
+            parsers = Parsers("openai_gptoss", "openai")
+        return self.renderer.derenderer(parsers)
+
     def _chat_step(self, body: Json) -> Json:
         request = read_chat_request(body.get("chat_request"))
         prompt = read_ids(body.get("prompt_token_ids"), "body.prompt_token_ids")
-        derenderer = self._derenderer()
+        derenderer = self.derenderer()
         asked = derenderer.asked(request, chat=True)
         step = self._step(body, "Chat", request, prompt)
         if asked.parsed and prompt is None:
@@ -158,7 +176,7 @@ class Derendered:
     def _completion_step(self, body: Json) -> Json:
         request = read_completion_request(body.get("completion_request"))
         prompt = read_ids(body.get("prompt_token_ids"), "body.prompt_token_ids")
-        derenderer = self._derenderer()
+        derenderer = self.derenderer()
         asked = derenderer.asked(request, chat=False)
         step = self._step(body, "Completion", request, prompt)
         check_step(step, self._bounds())
@@ -213,13 +231,6 @@ class Derendered:
         known = self.renderer.model.vocabulary_size or 0
         size = max(known, self.renderer.vocabulary_size)
         return Bounds(limit=self._endpoint.limit, vocabulary=size)
-
-    def _derenderer(self) -> Derenderer:
-        options = self.options
-        parsers = Parsers(options.reasoning_parser, options.tool_call_parser)
-        if self.renderer.model.model_type == "gpt_oss":
-            parsers = Parsers("openai_gptoss", "openai")
-        return self.renderer.derenderer(parsers)
 
 
 def _generated(responses: Sequence[Json]) -> int:

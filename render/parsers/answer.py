@@ -55,6 +55,11 @@ class AnswerParser:
                 calls=call_parser.begins if call_parser is not None else "",
             )
 
+    @property
+    def reasons(self) -> bool:
+        """Whether what comes next is reasoning."""
+        return self._reasoning is not None and self._reasoning.inside
+
     def feed(self, text: str) -> list[Event]:
         """The events that are certain with this marked text."""
         return self._tidy.feed(self._marked(self._finder.feed(text)))

@@ -71,6 +71,11 @@ class ReasoningParser:
         every = self._opens | self._closes | self._calls | self._dropped
         self._search = re.compile("[" + re.escape("".join(sorted(every))) + "]")
 
+    @property
+    def inside(self) -> bool:
+        """Whether what comes next is reasoning."""
+        return self._inside
+
     def feed(self, text: str) -> tuple[list[Event], str]:
         """What is reasoning, and what is not: that comes after it."""
         events: list[Event] = []
