@@ -40,14 +40,14 @@ class Discovery:
         """ConfigError where there is no API server to ask."""
         self._config = config
         self._fleet = fleet
-        self._api_url = ""
+        self.api_url = ""
         if config.workers_k8s:
-            self._api_url = config.k8s_api or in_cluster()
-        self._sources: list[Source] = []
+            self.api_url = config.k8s_api or in_cluster()
+        self.sources: list[Source] = []
 
     def metrics(self) -> Iterator[Metric]:
         """Workers by source, and how it goes with those that are followed."""
-        standings = [source.standing for source in self._sources]
+        standings = [source.standing for source in self.sources]
         return source_metrics(self._fleet.namings.counts(), standings)
 
     @asynccontextmanager
@@ -55,17 +55,17 @@ class Discovery:
         self, session: aiohttp.ClientSession, keeper: Keeper, within_s: float
     ) -> AsyncIterator[None]:
         """Follow them, from their first answers on, which take so long at most."""
-        self._sources = [*self._names(), *self._services(session)]
+        self.sources = [*self._names(), *self._services(session)]
         async with running(self._follow(keeper)):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(within_s):
-                    for source in self._sources:
+                    for source in self.sources:
                         await source.settling.begun.wait()
             yield
 
     async def _follow(self, keeper: Keeper) -> None:
         work: dict[str, Work] = {
-            f"discovery by {source.name}": source.watch for source in self._sources
+            f"discovery by {source.name}": source.watch for source in self.sources
         }
         path = self._config.workers_file
         if path is not None:
@@ -85,7 +85,7 @@ class Discovery:
         return [
             KubernetesSource(
                 service,
-                ApiServer(self._api_url, account, service, session),
+                ApiServer(self.api_url, account, service, session),
                 Settling(f"k8s/{service}", self._fleet),
                 rng=random.Random(),
             )

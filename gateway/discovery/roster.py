@@ -13,8 +13,8 @@ LINGER_S = 3.0
 class Roster:
     """The addresses of one source. No clock and no I/O."""
 
-    def __init__(self, linger_s: float = LINGER_S) -> None:
-        self._linger_s = linger_s
+    def __init__(self, linger_s: float) -> None:
+        self.linger_s = linger_s
         self._present: dict[str, bool] = {}
         """Whether it is to be drained, by URL, of those that are there."""
         self._vanished: dict[str, float] = {}
@@ -34,11 +34,11 @@ class Roster:
     def wanted(self, now: float) -> dict[str, bool]:
         """The workers there should be, by URL, and whether each is to be drained."""
         for url, since in list(self._vanished.items()):
-            if now - since >= self._linger_s:
+            if now - since >= self.linger_s:
                 del self._vanished[url]
         return self._present | dict.fromkeys(self._vanished, True)
 
     def due_s(self, now: float) -> float | None:
         """Seconds until one is let go; None: nobody is about to leave."""
         first = min(self._vanished.values(), default=None)
-        return None if first is None else max(0.0, first + self._linger_s - now)
+        return None if first is None else max(0.0, first + self.linger_s - now)

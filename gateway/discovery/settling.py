@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 
-from gateway.discovery.roster import Roster
+from gateway.discovery.roster import LINGER_S, Roster
 from gateway.workers.fleet import Fleet
 from gateway.workers.namings import Named
 from router.worker import WorkerSpec
@@ -15,30 +15,36 @@ class Settling:
     """One source's part in a fleet."""
 
     def __init__(
-        self, name: str, fleet: Fleet, *, clock: Callable[[], float] = time.monotonic
+        self,
+        name: str,
+        fleet: Fleet,
+        *,
+        linger_s: float = LINGER_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`linger_s`: how long one that vanished is drained before it is taken out."""
         self.name = name
         self.begun = asyncio.Event()
         """Set once what the source told first is in the fleet."""
         self._fleet = fleet
         self._clock = clock
-        self._roster = Roster()
+        self.roster = Roster(linger_s)
         self._changed = asyncio.Event()
 
     def update(self, present: Mapping[str, bool]) -> None:
         """These are there now, by URL, and whether each is ready."""
-        self._roster.update(present, self._clock())
+        self.roster.update(present, self._clock())
         self._changed.set()
 
     async def run(self) -> None:
         """Have the fleet follow, until cancelled."""
         while True:
-            due = self._roster.due_s(self._clock())
+            due = self.roster.due_s(self._clock())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(due):
                     await self._changed.wait()
             self._changed.clear()
-            wanted = self._roster.wanted(self._clock())
+            wanted = self.roster.wanted(self._clock())
             await self._fleet.settle(
                 self.name,
                 {
