@@ -12,27 +12,22 @@ mean (`reader.py`, `intake.py`, `holder.py`); guesses (`history.py`).
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 
 from kvindex.counters import Counters
-from kvindex.doubt import Doubt
 from kvindex.events import EventBatch
 from kvindex.feed_view import FeedView
-from kvindex.following import Following
+from kvindex.following import UNANSWERED
 from kvindex.index import Indexes
-from kvindex.intake import Intake, Work
-from kvindex.reader import Reader
+from kvindex.intake import Work
+from kvindex.parts import Stream, put_together
 from kvindex.settings import FeedSettings as FeedSettings
 from kvindex.silence import Silence
-from kvindex.standing import FeedState, Standing
+from kvindex.standing import FeedState
 from kvindex.wire import vllm
+from kvindex.worklist import Worklist
 
 log = logging.getLogger(__name__)
-
-_ALL = 1 << 62
-_WAITING = 1_024
-"""Batches that may wait for `work`; beyond, all are applied at once."""
 
 
 class Feed(FeedView):
@@ -61,65 +56,30 @@ class Feed(FeedView):
     ) -> None:
         """`block_size` is in tokens, if known before the events say it.
 
-        `missed_reason` is what is said of a hole in the batches' numbers.
-
         `on_change` is called after each change of state, reason, completeness, or size
         of blocks or cache; `on_restart` whenever the worker's cache is known to be
         empty: after a restart, and when it cleared all blocks; `on_gone` with each
-        block's own hash that left all its media.
+        block's own hash that left all its media. The rest is as in `Stream`.
         """
         self.key = key
         self.settings = settings or FeedSettings()
         self.counters = Counters()
         self.likely_cause = ""
-        self.sliced = False
-        self._clock = clock
-        self._on_change = on_change
-        self._on_restart = on_restart
+        self._on_change, self._on_restart = on_change, on_restart
         self._has_source = has_source
-        self._todo: deque[Work] = deque()
-        self._working = False
         self._silence = Silence(clock, self.settings.silent_after_s)
-        self._standing = Standing(
-            key=key,
+        self._worklist = Worklist()
+        parts = put_together(
+            Stream(key, model, has_source, decode, missed_reason, on_gone),
+            indexes,
+            self.counters,
+            self.settings,
             clock=clock,
-            state=FeedState.LIVE if has_source else FeedState.ESTIMATED,
-            reason="no batch yet" if has_source else "no event source",
             changed=self._changed,
-        )
-        self._intake = Intake(
-            model=model,
-            indexes=indexes,
-            key=key,
-            counters=self.counters,
-            orphan_blocks=self.settings.orphan_blocks,
-            on_gone=on_gone,
-        )
-        self._doubt = Doubt(
-            standing=self._standing,
-            intake=self._intake,
-            clock=clock,
-            ttl_s=self.settings.suspect_ttl_s,
-        )
-        self._reader = Reader(
-            key=key,
-            decode=decode,
-            standing=self._standing,
-            intake=self._intake,
-            doubt=self._doubt,
-            counters=self.counters,
             emptied=self._emptied,
-            resized=self._changed,
         )
-        self._following = Following(
-            standing=self._standing,
-            doubt=self._doubt,
-            reader=self._reader,
-            counters=self.counters,
-            clock=clock,
-            missed_reason=missed_reason,
-            pause_s=self.settings.replay_pause_s,
-        )
+        self._standing, self._intake, self._doubt = parts[:3]
+        self._reader, self._following = parts[3:]
         if block_size is not None:
             self.use_block_size(block_size)
 
@@ -150,34 +110,26 @@ class Feed(FeedView):
         if self._on_restart:
             self._on_restart()
 
-    def _do(self, work: Work) -> None:
-        """Work this off after what was put in before it."""
-        self._todo.append(work)
-        if not self.sliced or len(self._todo) > _WAITING:
-            self.work(_ALL)
+    @property
+    def sliced(self) -> bool:
+        """Does the caller call `work`?"""
+        return self._worklist.sliced
+
+    @sliced.setter
+    def sliced(self, value: bool) -> None:
+        self._worklist.sliced = value
 
     def work(self, budget: int) -> bool:
         """Apply about `budget` blocks of what was put in; True while some are left.
 
         Only needed where `sliced` is set.
         """
-        if self._working:  # called back from within
-            return True
-        self._working = True
-        try:
-            while self._todo and budget > 0:
-                blocks = next(self._todo[0], None)
-                if blocks is None:
-                    self._todo.popleft()
-                budget -= blocks or 1
-        finally:
-            self._working = False
-        return bool(self._todo)
+        return self._worklist.work(budget)
 
     def receive(self, sequence: int, payload: bytes) -> None:
         """Take one batch off the live socket. Bad input is counted, never raised."""
         self._silence.heard()
-        self._do(self._following.live(sequence, payload))
+        self._worklist.do(self._following.live(sequence, payload))
 
     def unframed(self, why: str) -> None:
         """A message of the live socket that is no batch at all was skipped."""
@@ -186,7 +138,7 @@ class Feed(FeedView):
 
     def connected(self) -> None:
         """The event socket is connected. The next batch says if any were missed."""
-        self._do(self._connected())
+        self._worklist.do(self._connected())
 
     def _connected(self) -> Work:
         if self._doubt.lost and self.last_sequence is None:
@@ -198,7 +150,7 @@ class Feed(FeedView):
 
     def disconnected(self, why: str) -> None:
         """The event socket lost its peer: batches may be missed from now on."""
-        self._do(self._disconnected(why))
+        self._worklist.do(self._disconnected(why))
 
     def _disconnected(self, why: str) -> Work:
         yield from self._following.end_replay(complete=False)
@@ -211,7 +163,7 @@ class Feed(FeedView):
 
         Live batches wait from now on, until `replay_ended`.
         """
-        self._do(self._replaying(from_sequence))
+        self._worklist.do(self._replaying(from_sequence))
 
     def _replaying(self, from_sequence: int) -> Work:
         self._following.begin_replay(from_sequence)
@@ -219,7 +171,9 @@ class Feed(FeedView):
 
     def replayed(self, sequence: int, payload: bytes) -> None:
         """Take one batch of the replay, in the order it came."""
-        self._do(self._following.replayed(sequence, payload))
+        if self.last_sequence is None or sequence > self.last_sequence:
+            self._silence.heard()
+        self._worklist.do(self._following.replayed(sequence, payload))
 
     def replay_ended(self, complete: bool) -> None:
         """The end marker came, or (not `complete`) it was not waited for any longer.
@@ -227,11 +181,11 @@ class Feed(FeedView):
         Look at `replay_from` afterwards: it may be wanted anew, after a restart.
         """
         end = self._following.end_replay if complete else self._following.give_up
-        self._do(end())
+        self._worklist.do(end())
 
     def restarted(self, why: str) -> None:
         """The worker's process is another one: its cache is empty."""
-        self._do(self._restarted(why))
+        self._worklist.do(self._restarted(why))
 
     def _restarted(self, why: str) -> Work:
         self._following.forget()
@@ -246,7 +200,7 @@ class Feed(FeedView):
 
     def retire(self) -> None:
         """The worker is gone: what it held leaves the index."""
-        self._todo.clear()
+        self._worklist.clear()
         self._following.forget()
         self._intake.retire()
 
@@ -281,8 +235,16 @@ class Feed(FeedView):
         """Let time pass; call it once a second, and sooner again where it is True."""
         if self._following.overdue(self.settings.replay_limit_s):
             self.replay_ended(complete=False)
-        hopeful = self.state is not FeedState.SILENT and not self._doubt.lost
-        if hopeful and self._silence.lasts and self._has_source:
+        if self._has_source and self._silence.lasts:
+            self._unheard()
+        return self._doubt.tick()
+
+    def _unheard(self) -> None:
+        """Events should have come. Perhaps they were lost: a replay would have them."""
+        if self.state is FeedState.SILENT or self._following.replay.open:
+            return
+        if self._silence.first_look() and self._following.ask_again():
+            return
+        if not self._doubt.lost or self.reason == UNANSWERED:
             why = self.likely_cause or "no events though requests stored blocks"
             self._doubt.suspend(FeedState.SILENT, why)
-        return self._doubt.tick()

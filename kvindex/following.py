@@ -28,6 +28,8 @@ from kvindex.sequence import Arrival, LiveOrder, Progress, Step, digest_of
 from kvindex.standing import FeedState, Standing
 
 ASKING = "asking for earlier batches"
+UNHEARD = "requests stored blocks, no event came: asking for batches that were lost"
+UNANSWERED = "the replay did not end"
 LATE = "joined after the first batch"
 SHARED = "two publishers share this stream"
 
@@ -146,12 +148,22 @@ class Following:
         if unsure and self._may_ask and not self.replay.open and not self._shared:
             self._want(Step.FIRST if self.last is None else Step.GAP)
 
-    def _want(self, step: Step) -> None:
+    def ask_again(self) -> bool:
+        """Want what came after the last batch, if anything did; False: cannot be had.
+
+        Where nothing was ever heard, there may be nobody to ask.
+        """
+        if self.last is None or not self._may_ask or self._doubt.lost or self._shared:
+            return False
+        self._want(Step.GAP, UNHEARD)
+        return True
+
+    def _want(self, step: Step, why: str = "") -> None:
         """Want a replay: from the last batch seen, or of all there are."""
         self.replay.want(self.last or 0, self._clock())
         lost = step is Step.FIRST or self._doubt.lost
         reason = ASKING if lost else self._missed_reason
-        self._doubt.suspend(FeedState.REPLAYING, reason)
+        self._doubt.suspend(FeedState.REPLAYING, why or reason)
 
     def begin_replay(self, from_sequence: int) -> None:
         """A replay was asked: its batches come, and then its end."""
@@ -216,5 +228,5 @@ class Following:
             self._doubt.lost = False
             self._doubt.resume()
         else:
-            self._doubt.suspend(FeedState.DEGRADED, "the replay did not end")
+            self._doubt.suspend(FeedState.DEGRADED, UNANSWERED)
             self._doubt.lost = True

@@ -18,6 +18,7 @@ class Silence:
         self._heard_at: float | None = None
         self._awaiting_since: float | None = None
         self._guesses = 0
+        self._looked = False
 
     def heard(self) -> None:
         """A batch came."""
@@ -27,6 +28,7 @@ class Silence:
     def excuse(self) -> None:
         """The worker's cache was emptied: what should have come may have been lost."""
         self._awaiting_since, self._guesses = None, 0
+        self._looked = False
 
     def expect(self, sent_at: float | None, *, sure: bool = True) -> None:
         """A request that was sent at `sent_at` (None: now) has caused an event by now.
@@ -40,6 +42,11 @@ class Silence:
             self._guesses += 1
             if sure or self._guesses >= GUESSES:
                 self._awaiting_since = now
+
+    def first_look(self) -> bool:
+        """Whether this is asked for the first time since something was heard."""
+        first, self._looked = not self._looked, True
+        return first
 
     @property
     def lasts(self) -> bool:

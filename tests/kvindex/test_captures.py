@@ -157,7 +157,7 @@ def test_a_capture_with_batches_lost_for_good(seed: int) -> None:
     assert feed.counters.missed_batches > 0
     assert feed.index is not None
     assert feed.owner is not None
-    clock = feed._clock
+    clock = feed._silence._clock
     assert isinstance(clock, Clock)
     clock.now += feed.settings.suspect_ttl_s
     feed.tick()

@@ -181,6 +181,58 @@ def test_a_part_of_a_replay_is_used() -> None:
     assert stream.owner.suspect_blocks == 3
 
 
+def unheard(stream: Recovering) -> None:
+    """A request has stored a block, and nothing comes for long."""
+    stream.clock.now += 1
+    stream.feed.request_ended(stores_new_block=True)
+    stream.clock.now += stream.feed.settings.silent_after_s
+    stream.feed.tick()
+
+
+def test_a_last_batch_that_was_lost_is_asked_for() -> None:
+    """No later one shows the gap; that a request must have stored something does."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.publish(stored(2, parent=1), lose=True)
+    unheard(stream)
+    feed = stream.feed
+    assert (feed.state, feed.replay_from) == ("replaying", 0)
+    assert "no event came" in feed.reason
+    assert stream.replay() == 1
+    feed.tick()
+    assert (feed.state, feed.complete, feed.last_sequence) == ("live", True, 1)
+    assert stream.held(1, 2) == 2
+    stream.publish(stored(3, parent=2))
+    assert (stream.held(1, 2, 3), feed.counters.gaps) == (3, 0)
+
+
+def test_a_replay_without_news_leaves_a_silent_feed() -> None:
+    """It is asked for once; then the likely cause is said."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.feed.likely_cause = "events are off"
+    unheard(stream)
+    assert stream.replay() == 1
+    stream.feed.tick()
+    assert (stream.feed.state, stream.feed.reason) == ("silent", "events are off")
+    assert stream.feed.replay_from is None
+    stream.publish(stored(2))
+    assert stream.feed.state == "live"
+
+
+def test_a_replay_that_is_not_answered_leaves_a_silent_feed() -> None:
+    """What is behind the silence is told, not what was tried."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.feed.likely_cause = "events are off"
+    unheard(stream)
+    stream.replay(complete=False, limit=0)
+    stream.feed.tick()
+    assert (stream.feed.state, stream.feed.reason) == ("silent", "events are off")
+    stream.publish(stored(2))
+    assert stream.feed.state == "live"
+
+
 def test_nobody_asks() -> None:
     """A replay that is wanted for too long is given up."""
     stream = Recovering()
