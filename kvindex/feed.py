@@ -227,6 +227,10 @@ class Feed(FeedView):
         if holder.confirm(hashes, delivered_blocks):
             self._standing.incomplete("not all blocks are indexed")
 
+    def lacks(self, reason: str) -> None:
+        """The worker holds blocks of which no event tells."""
+        self._standing.incomplete(reason)
+
     def compared(self, held: int, delivered_blocks: int) -> None:
         """Of `held` leading blocks when a request was sent, so many were found."""
         self._doubt.compare(held, delivered_blocks)

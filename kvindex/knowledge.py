@@ -19,6 +19,7 @@ from kvindex.history import History
 from kvindex.index import Indexes, PrefixIndex
 from kvindex.owner import NOTHING_HELD, Held
 from kvindex.standing import FeedState
+from kvindex.unknown import Unknown
 from kvindex.wire import vllm
 
 SPOKEN_AFTER_S = 5.0
@@ -58,6 +59,7 @@ class Knowledge:
         self.feed = feed
         self.history = history
         self._clock = clock
+        self._unknown = Unknown(feed, clock)
         self._sent: OrderedDict[int, tuple[float, int, int]] = OrderedDict()
         """Last block -> when it was sent, blocks held then, blocks removed until then.
         """
@@ -149,6 +151,7 @@ class Knowledge:
             held = min(held, len(findable)) - evicted
             self.feed.compared(max(0, held), delivered_blocks)
             self.feed.confirmed(findable, delivered_blocks)
+            self._unknown.found(findable, min(delivered_blocks, len(findable)))
             self.history.delivered(findable, delivered_blocks, predicted_blocks)
 
     def _expect(self, sent_at: float | None, new: int, *, told: bool) -> None:
