@@ -6,6 +6,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,6 +20,8 @@ from gateway.request.headers import RawHeaders
 from gateway.request.usage import UsageScanner
 from gateway.server import make_runner
 from gateway.settings.config import Config
+from gateway.tls import Tls
+from gateway.tracing.record import RequestRecord
 from gateway.upstreams.exchange import Timeouts
 from gateway.upstreams.upstream import Upstreams
 from router.decision import Decision
@@ -41,8 +44,11 @@ class Watch(Account):
         begun: float,
         *,
         uncompared: str | None,
+        record: RequestRecord,
     ) -> None:
-        super().__init__(accounts, decision, begun, uncompared=uncompared)
+        super().__init__(
+            accounts, decision, begun, uncompared=uncompared, record=record
+        )
         self.status = 0
         self.first_bytes = 0
         self.relayed = b""
@@ -91,8 +97,15 @@ class _Watches(Accounts):
         *,
         uncompared: str | None = None,
         stored: bool = False,
+        record: RequestRecord | None = None,
     ) -> Account:
-        watch = Watch(self, decision, begun, uncompared=uncompared)
+        watch = Watch(
+            self,
+            decision,
+            begun,
+            uncompared=uncompared,
+            record=record or RequestRecord(),
+        )
         self._opened.append(watch)
         return watch
 
@@ -128,18 +141,24 @@ async def serve(
     timeouts: Timeouts | None = None,
     stall_s: float = 300.0,
     free_s: float = 3.0,
+    **options: Any,
 ) -> AsyncIterator[Gateway]:
-    """The real handlers in front of workers that are taken to be ready."""
+    """The real handlers in front of workers that are taken to be ready.
+
+    `options` are those of `Config`, by name.
+    """
     urls = tuple(worker.url for worker in workers)
-    real = RealGateway(
-        Config(workers=(urls,), policy="round_robin", render="never", max_body=MAX_BODY)
-    )
+    given = {"policy": "round_robin", "render": "never", "max_body": MAX_BODY} | options
+    config = Config(workers=(urls,), **given)
+    real = RealGateway(config)
     watches: list[Watch] = []
     real.accounts = _Watches(watches, real.accounts)
-    upstreams = Upstreams(timeouts=timeouts, free_s=free_s)
+    tls = real.access.worker_tls
+    upstreams = Upstreams(timeouts=timeouts, free_s=free_s, tls=tls)
     runner = make_runner(real.application(upstreams, stall_s=stall_s), shutdown_s=1.0)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    clients_tls = Tls.of(config).clients
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=clients_tls)
     await site.start()
     try:
         yield Gateway(runner.addresses[0][1], upstreams, watches, real)

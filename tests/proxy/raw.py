@@ -1,6 +1,7 @@
 """Raw-socket peers for the proxy tests: workers that follow a script, and clients."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -99,8 +100,9 @@ class RawWorker(AbstractAsyncContextManager["RawWorker"]):
     `failures` holds what scripts raised; the exit of the context raises the first.
     """
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, tls: ssl.SSLContext | None = None) -> None:
         self._script = script
+        self._tls = tls
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.connections: list[WorkerConnection] = []
@@ -110,7 +112,8 @@ class RawWorker(AbstractAsyncContextManager["RawWorker"]):
     @property
     def url(self) -> str:
         """Where the worker listens."""
-        return f"http://127.0.0.1:{self.port}"
+        scheme = "https" if self._tls is not None else "http"
+        return f"{scheme}://127.0.0.1:{self.port}"
 
     @property
     def requests(self) -> list[bytes]:
@@ -119,7 +122,7 @@ class RawWorker(AbstractAsyncContextManager["RawWorker"]):
 
     async def __aenter__(self) -> "RawWorker":
         self._server = await asyncio.start_server(
-            self._accept, "127.0.0.1", self.port, limit=1 << 20
+            self._accept, "127.0.0.1", self.port, limit=1 << 20, ssl=self._tls
         )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -200,13 +203,16 @@ def event(number: int) -> bytes:
 class RawClient(AbstractAsyncContextManager["RawClient"]):
     """A client on a raw socket."""
 
-    def __init__(self, port: int, *, limit: int = 1 << 24) -> None:
+    def __init__(
+        self, port: int, *, limit: int = 1 << 24, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._port = port
+        self._tls = tls
         self._limit = limit
 
     async def __aenter__(self) -> "RawClient":
         self.reader, self.writer = await asyncio.open_connection(
-            "127.0.0.1", self._port, limit=self._limit
+            "127.0.0.1", self._port, limit=self._limit, ssl=self._tls
         )
         return self
 
