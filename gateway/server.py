@@ -13,7 +13,13 @@ from typing import Any
 from aiohttp import HttpVersion10, HttpVersion11, StreamReader, hdrs, web
 from aiohttp.http import HttpProcessingError
 
-from gateway.errors import BadFraming, BadRequest, GatewayError, HeadTooLarge
+from gateway.errors import (
+    BadFraming,
+    BadRequest,
+    GatewayError,
+    HeadTooLarge,
+    MethodNotAllowed,
+)
 
 log = logging.getLogger(__name__)
 
@@ -141,8 +147,11 @@ def check_framing(request: web.BaseRequest) -> None:
     """Refuse what aiohttp's parser takes but no worker would read alike.
 
     Raises BadFraming for versions other than HTTP/1.0 and 1.1, and for a body with
-    a transfer coding besides ``chunked``, which would reach the worker still coded.
+    a transfer coding besides ``chunked``, which would reach the worker still coded;
+    MethodNotAllowed for TRACE, whose answer would show the headers a worker gets.
     """
+    if request.method == hdrs.METH_TRACE:
+        raise MethodNotAllowed("TRACE is not answered")
     if request.version not in (HttpVersion10, HttpVersion11):
         raise BadFraming("the request is neither HTTP/1.0 nor HTTP/1.1")
     coding = request.headers.get(hdrs.TRANSFER_ENCODING)
