@@ -4,6 +4,7 @@ from deploy import recordings as recorded
 from deploy.record import PREFIX, Alert
 
 WORKER, OWNER = "job, worker", "job, worker, rank"
+SOURCE = "job, instance, source"
 
 
 def _state(metric: str, by: str, states: str) -> str:
@@ -75,6 +76,25 @@ SERVING = (
         remedy=(
             "The reason is on its card at `/gateway/`, and in the log.",
             "A worker that is gone for good: take it out of `--workers`.",
+        ),
+    ),
+    Alert(
+        name="KvGatewayDiscoveryFails",
+        expr=(
+            f"time() - min by ({SOURCE}) "
+            f"({PREFIX}discovery_success_timestamp_seconds) > 300"
+        ),
+        lasts="5m",
+        severity="warning",
+        summary="{{ $labels.instance }} does not learn of workers by "
+        "{{ $labels.source }}",
+        meaning="Workers that come are not used, workers that go are found out by "
+        "failures only. The others are used as before.",
+        remedy=(
+            "The log says why, and *Proxy health* counts it by reason.",
+            "`refused`: may its service account list and watch EndpointSlices there?",
+            "`unreachable`, `timeout`, `failed`: is it a network policy, or the "
+            "resolver? `empty`: is the name right, and does it have addresses?",
         ),
     ),
     Alert(

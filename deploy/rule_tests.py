@@ -14,6 +14,7 @@ JOB = 'job="gateways"'
 FROM = f'{JOB}, instance="g1:8080"'
 AT_A = f'{FROM}, worker="http://a:8000"'
 AT_B = f'{FROM}, worker="http://b:8000"'
+BY_DNS = f'{FROM}, source="dns/w:8000"'
 OF_A = {"job": "gateways", "worker": "http://a:8000"}
 CHATS = f'{FROM}, endpoint="chat_completions"'
 
@@ -197,6 +198,13 @@ TESTS: Mapping[str, AlertTest] = {
         fires=_answers(60), quiet=_answers(6), labels={"job": "gateways"}
     ),
     "KvGatewayWorkerDown": _state("worker_state", AT_A, "down"),
+    "KvGatewayDiscoveryFails": AlertTest(
+        fires=(
+            _series("discovery_success_timestamp_seconds", BY_DNS, "0+60x20 1200x40"),
+        ),
+        quiet=(_series("discovery_success_timestamp_seconds", BY_DNS, "0+60x60"),),
+        labels={"job": "gateways", "instance": "g1:8080", "source": "dns/w:8000"},
+    ),
     "KvGatewaySaturated": AlertTest(
         fires=_load("inflight_uncached_tokens", "150000x60", "200000x60"),
         quiet=_load("inflight_uncached_tokens", "150000x60", "20000x60"),

@@ -89,6 +89,45 @@ HEALTH = Dashboard(
             ),
         ),
         Panel(
+            title="Spans",
+            meaning="Per second, exported to the collector or dropped; none untraced.",
+            lines=(
+                Line(shown("spans_exported_total", "instance"), "{{instance}}"),
+                Line(
+                    shown("spans_dropped_total", "instance"),
+                    "{{instance}} dropped",
+                ),
+            ),
+        ),
+        Panel(
+            title="Workers by source",
+            meaning="How many each source names: options, files, the API, discovery.",
+            lines=(Line(f"max by (source) ({now('named_workers')})", "{{source}}"),),
+        ),
+        Panel(
+            title="Discovery",
+            meaning="Seconds since a source last told who the workers are.",
+            lines=(
+                Line(
+                    "time() - min by (instance, source) "
+                    f"({now('discovery_success_timestamp_seconds')})",
+                    "{{source}} {{instance}}",
+                ),
+            ),
+            unit="s",
+            steps=((None, "green"), (300, "red")),
+        ),
+        Panel(
+            title="Discovery failures",
+            meaning="Per second, by source and reason; the workers stay as they are.",
+            lines=(
+                Line(
+                    shown("discovery_failures_total", "source, reason"),
+                    "{{source}} {{reason}}",
+                ),
+            ),
+        ),
+        Panel(
             title="Faults of the gateway",
             meaning="Per second, by where; each has its trace in the log.",
             lines=(

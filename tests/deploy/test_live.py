@@ -9,6 +9,8 @@ import pytest
 
 from deploy.boards import DASHBOARDS
 from deploy.recordings import BEST, DELIVERED, FATES, READY, RECORDINGS, WORKERS_SAVED
+from gateway.settings.discovery_config import DnsName
+from gateway.upstreams.origin import Origin
 from tests.deploy.prometheus import BINARY, Prometheus, scraping
 from tests.running import (
     MODEL,
@@ -68,7 +70,10 @@ async def test_no_panel_is_without_data(
 ) -> None:
     """With two workers that serve and one that is not there, under traffic."""
     workers = [await start_worker(WITH_EVENTS) for _ in range(2)]
-    gateway = await start_gateway(*workers, "http://127.0.0.1:1")
+    port = Origin.parse(workers[0].url).port
+    gateway = await start_gateway(
+        *workers, "http://127.0.0.1:1", workers_dns=(DnsName("localhost", port),)
+    )
     traffic = asyncio.create_task(chat_on(gateway))
     empty: list[str] = []
 
