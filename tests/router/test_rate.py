@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from router.load import Prefills
 from router.rate import OutputLength, PrefillRate, Rates
 
 COST_S = 0.015
@@ -127,3 +128,63 @@ def test_max_tokens_bounds_the_expected_output(
 ) -> None:
     """A request that allows fewer tokens will not get more."""
     assert OutputLength().expected(max_tokens) == expected
+
+
+def count(
+    rate: PrefillRate, tokens_per_s: float, *, prefills: float | None, reports: int = 40
+) -> None:
+    """An engine whose counters move on: two prefills between two reports."""
+    rng = random.Random(3)
+    now = Prefills(1e6, 500.0, None if prefills is None else 900.0)
+    for _ in range(reports):
+        tokens = rng.randrange(1_000, 8_000)
+        took_s = 2 * COST_S + tokens / tokens_per_s
+        after = None if now.count is None else now.count + 2
+        before, now = now, Prefills(now.tokens + tokens, now.seconds + took_s, after)
+        rate.counted(before, now)
+
+
+@pytest.mark.parametrize("prefills", [2.0, None], ids=["counted", "not counted"])
+@pytest.mark.parametrize("actual", [2_000, 20_480, 60_000])
+def test_a_rate_is_counted_by_the_engine(actual: float, prefills: float | None) -> None:
+    """Where no stream tells how long a prefill takes, the engine's counters do."""
+    rate = Rates().add()
+    count(rate, actual, prefills=prefills)
+    assert rate.tokens_per_s == pytest.approx(actual, rel=0.15)
+    assert rate.source == "counted"
+
+
+def test_streams_tell_more_than_counters() -> None:
+    """What is learnt from streams counts as soon as there is enough of it."""
+    rate = Rates().add()
+    count(rate, 5_000, prefills=2.0)
+    show(rate, 40_000)
+    assert rate.tokens_per_s == pytest.approx(40_000, rel=0.1)
+    assert rate.source == "learnt"
+    count(rate, 5_000, prefills=2.0)
+    assert rate.tokens_per_s == pytest.approx(40_000, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (Prefills(9e6, 500.0, 90.0), Prefills(1e6, 10.0, 4.0)),
+        (Prefills(1e6, 500.0, 90.0), Prefills(1e6, 500.0, 90.0)),
+        (Prefills(1e6, 500.0, 90.0), Prefills(9e6, 500.0, 95.0)),
+        (Prefills(1e6, 500.0, 90.0), Prefills(9e6, 600.0, 90.0)),
+    ],
+    ids=["another process", "idle", "no time", "none finished"],
+)
+def test_counters_that_tell_nothing(before: Prefills, now: Prefills) -> None:
+    """They change nothing."""
+    rate = Rates().add()
+    for _ in range(50):
+        rate.counted(before, now)
+    assert (rate.tokens_per_s, rate.source) == (20_000, "prior")
+
+
+def test_a_pinned_rate_is_not_counted() -> None:
+    """The operator knows better."""
+    rate = Rates(7_000).add()
+    count(rate, 20_000, prefills=2.0)
+    assert (rate.tokens_per_s, rate.source) == (7_000, "pinned")
