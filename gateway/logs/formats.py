@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from gateway.errors import ConfigError
+from gateway.logs.writing import LineWriter
 
 LogFormat = Literal["text", "json"]
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -27,7 +28,7 @@ MOST = 10
 
 def set_up(level: str, form: LogFormat, *, prompts: bool = False) -> None:
     """Log to stderr from now on; `prompts`: text of prompts may be logged."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LineWriter(sys.stderr)
     handler.setFormatter((JsonLines if form == "json" else TextLines)(prompts=prompts))
     root = logging.getLogger()
     root.handlers = [handler]

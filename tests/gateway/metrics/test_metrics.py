@@ -50,6 +50,8 @@ LABELS = {
     "index_limit_bytes": set(),
     "index_refused_blocks_total": set(),
     "client_disconnects_total": set(),
+    "spans_exported_total": set(),
+    "spans_dropped_total": set(),
 }
 
 
