@@ -34,11 +34,13 @@ from gateway.request.rendering import RenderPool
 from gateway.request.room import Room
 from gateway.settings.config import Config
 from gateway.threads import Threads
+from gateway.tokens.asking import Aborts
 from gateway.tracing.recorder import Recorder
 from gateway.upstreams.exchange import Timeouts
 from gateway.upstreams.upstream import Upstreams
 from gateway.workers.fleet import Fleet
 from gateway.workers.health import HealthChecks
+from gateway.workers.load_watch import LoadWatch
 from gateway.workers.monitor import Monitor
 from kvindex.index import Indexes
 from router.blockers import BlockerLog
@@ -56,10 +58,13 @@ PROBE_DEADLINE_S = 30.0
 class Gateway:
     """Everything behind one front door. Made and run within one event loop."""
 
-    def __init__(self, config: Config, *, serves: bool = True) -> None:
+    def __init__(
+        self, config: Config, *, serves: bool = True, consumes: bool = True
+    ) -> None:
         """Load the models the configuration names; ConfigError where that fails.
 
-        Unless it `serves` nobody is held up when a model is loaded late.
+        Unless it `serves` nobody is held up when a model is loaded late. Unless it
+        `consumes`, feeds that allow one consumer only are another process's.
         """
         self.config = config
         self._serves = serves
@@ -93,7 +98,7 @@ class Gateway:
             self.metrics,
             remedy=lambda url: for_cached_tokens(self.pool.get(url)),
         )
-        self.ingest = Ingest(config, self.pool, self.indexes)
+        self.ingest = Ingest(config, self.pool, self.indexes, consumes=consumes)
         self.monitor = Monitor(
             config, self.pool, self.renderers, self.ingest, self._may_load
         )
@@ -131,6 +136,7 @@ class Gateway:
         """What comes and goes with workers, and how much is taken on."""
         self._keeper = Keeper(self.metrics)
         self._health = HealthChecks(config, self.pool, self.metrics)
+        self._load = LoadWatch(config, self.pool)
         self.fleet = Fleet(
             self.pool,
             work=self._work_for,
@@ -143,6 +149,7 @@ class Gateway:
         self.metrics.watch(self.discovery.metrics)
         self.admission = Admission(config, self.pool, self.metrics)
         self.room = Room(config.max_bodies)
+        self.aborts = Aborts()
         self.leaving = False
 
     async def start(self) -> web.Application:
@@ -188,6 +195,7 @@ class Gateway:
             ),
         )
         stack.push_async_callback(self.upstreams.close)
+        stack.push_async_callback(self.aborts.close)
         found = self.discovery.found(self._session, self._keeper, FIRST_ROUND_S)
         await stack.enter_async_context(found)
         await self.monitor.first_round(self._session, FIRST_ROUND_S)
@@ -219,6 +227,7 @@ class Gateway:
             f"contact with {url}": partial(self.monitor.watch, session, worker),
             f"proof of {url}": partial(self.proving.watch, session, worker),
             f"health of {url}": partial(self._health.watch, session, worker),
+            f"load of {url}": partial(self._load.watch, session, worker),
         }
 
     def _worker_went(self, worker: Worker) -> None:

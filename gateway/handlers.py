@@ -35,6 +35,7 @@ from gateway.request.room import Room, Share
 from gateway.request.session import session_of
 from gateway.request.stored_responses import StoredResponses, named_in
 from gateway.settings.config import Config
+from gateway.tokens.front import TokensFront
 from gateway.tracing.record import record_of
 from router.request import RouteRequest
 
@@ -59,6 +60,7 @@ class Handlers:
         config: Config,
         access: Access,
         describer: Describer,
+        tokens: TokensFront,
         proxy: Proxy,
         admin: Admin,
         explain_page: ExplainPage,
@@ -73,6 +75,7 @@ class Handlers:
         self._config = config
         self._access = access
         self._describer = describer
+        self._tokens = tokens
         self._proxy = proxy
         self._admin = admin
         self._explain_page = explain_page
@@ -127,11 +130,12 @@ class Handlers:
         begun = self._clock()
         with self._room.share() as share:
             body = await self._read(request, share)
-            described = await self._describe(request, body, ROUTED[endpoint])
+            described = await self._describe(request, body, ROUTED[endpoint], identity)
             outgoing = msgspec.structs.replace(
                 _outgoing(request, identity, endpoint, body, len(body), begun),
                 uncompared=described.uncompared,
                 ids=described.ids,
+                generation=described.generation,
                 stored=endpoint == RESPONSES,
                 share=share,
             )
@@ -159,18 +163,19 @@ class Handlers:
         return await self._proxy.forward(request, outgoing, route, told)
 
     async def _describe(
-        self, request: web.Request, body: bytes, kind: Kind
+        self, request: web.Request, body: bytes, kind: Kind, identity: bytes
     ) -> Described:
         if is_encoded(request.raw_headers):
             # The worker's to read; it is not decompressed here.
             peeked = Peeked()
             route = self._describer.unrendered(len(body), peeked, ENCODED_BODY)
+            route = self._tokens.unread(route)
             return Described(self._addressed(request, peeked, route))
         editable = not is_signed(request.raw_headers)
         peeked = await peek(body)
         with record_of(request).step("render"):
-            described = await self._describer.describe(
-                body, peeked, kind, editable=editable
+            described = await self._tokens.describe(
+                body, peeked, kind, editable=editable, request_id=identity
             )
         route = self._addressed(request, peeked, described.route)
         return msgspec.structs.replace(described, route=route)

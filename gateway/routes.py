@@ -3,7 +3,7 @@
 Both are on one port, or operators have their own. What a handler does is elsewhere.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -15,6 +15,8 @@ from gateway.guard import Guard
 from gateway.handlers import Handlers
 from gateway.request.describe import Describer
 from gateway.request.proxy import Proxy
+from gateway.tokens.front import TokensFront
+from gateway.tokens.sending import TokensSender
 from gateway.upstreams.upstream import Upstreams
 from gateway.workers.worker_routes import WorkerRoutes
 
@@ -48,12 +50,14 @@ def add_routes(
 
 def _handlers(gateway: "Gateway", upstreams: Upstreams, stall_s: float) -> Handlers:
     config = gateway.config
+    describer = _describer(gateway)
     proxy = Proxy(
         router=gateway.router,
         upstreams=upstreams,
         accounts=gateway.accounts,
         metrics=gateway.metrics,
         client_rank=config.client_rank,
+        tokens=TokensSender(upstreams, gateway.endpoint_threads, gateway.aborts),
         credentials=gateway.access.credentials,
         tells_decision=config.decision_header,
         stall_s=stall_s,
@@ -61,7 +65,15 @@ def _handlers(gateway: "Gateway", upstreams: Upstreams, stall_s: float) -> Handl
     return Handlers(
         config=config,
         access=gateway.access,
-        describer=_describer(gateway),
+        describer=describer,
+        tokens=TokensFront(
+            config,
+            pool=gateway.pool,
+            renderers=gateway.renderers,
+            max_model_len=gateway.monitor.max_model_len,
+            describer=describer,
+            threads=gateway.endpoint_threads,
+        ),
         proxy=proxy,
         admin=gateway.admin,
         explain_page=gateway.explain_page,
@@ -99,7 +111,14 @@ def _add_operators_routes(gateway: "Gateway", handlers: Handlers, guard: Guard) 
     check = gateway.access.operators.check_admin
     page = lambda: gateway.admin.workers()  # noqa: E731 - asked for each time
     WorkerRoutes(gateway.fleet, gateway.pool, check=check, page=page).add_to(guard)
-    PageRoutes(gateway.accounts, check=check).add_to(guard)
+
+    async def of_late() -> dict[str, Any]:
+        return {
+            **gateway.accounts.recent.page(),
+            "decisions": gateway.accounts.decisions.page(),
+        }
+
+    PageRoutes(of_late, check=check).add_to(guard)
     handlers.add_operators_routes_to(guard)
 
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 from router.pool import WorkerPool
 from router.proof import NOT_ASKED, PENDING, Blocker, Proof
 from router.request import Forwardable, RouteRequest
-from router.worker import Worker
+from router.worker import CHAT, Worker
 
 __all__ = [
     "NOT_ASKED",
@@ -56,7 +56,7 @@ class Forwarding:
         """Whose ids may go to some worker for a model now, whatever the request."""
         if self.when == "never":
             return Offer(withheld="switched_off")
-        workers = self._pool.serving(model)
+        workers = self._serving(model)
         if not workers:
             return Offer(withheld="no_workers")
         proven = [w.profile for w in workers if isinstance(w.proof, Proof)]
@@ -70,9 +70,13 @@ class Forwarding:
             return {}
         return {
             worker.url: worker.proof
-            for worker in self._pool.serving(None)
+            for worker in self._serving(None)
             if isinstance(worker.proof, Blocker)
         }
+
+    def _serving(self, model: str | None) -> list[Worker]:
+        """Those that take chats: to others nothing but ids is ever sent."""
+        return [w for w in self._pool.serving(model) if w.api == CHAT]
 
     def against(self, request: RouteRequest, chosen: Worker) -> str | None:
         """What speaks against sending the ids of a request to a worker; None: nothing.
@@ -86,7 +90,7 @@ class Forwarding:
             return prompt.never
         if self.when == "never":
             return "switched_off"
-        others = self._pool.serving(request.model) if self.when == "all" else ()
+        others = self._serving(request.model) if self.when == "all" else ()
         return _against(prompt, chosen, others)
 
 

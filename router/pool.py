@@ -154,6 +154,10 @@ class WorkerPool(States):
                 best.append(worker)
         return best
 
+    def listing(self, model: str | None) -> Sequence[Worker]:
+        """The workers that list a model, or all if none does, whatever their state."""
+        return self._listing(model)
+
     def serving(self, model: str | None) -> list[Worker]:
         """The ready and suspect workers that list a model, or of all if none does."""
         return [worker for worker in self._listing(model) if worker.state in SERVING]

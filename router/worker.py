@@ -21,6 +21,10 @@ from router.standing import WorkerState as WorkerState
 DEFAULT_BLOCK_SIZE = 16
 """Assumed until a worker says: what vLLM uses on its usual devices."""
 
+CHAT, TOKENS = "chat", "tokens"
+"""What a worker takes: chats and the like, or token ids only."""
+APIS = (CHAT, TOKENS)
+
 CONTENT_PIECES = 16_384
 """Raw-content pieces remembered per (worker, rank): four MiB of request text."""
 
@@ -30,12 +34,14 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     `kv_events` and `replay` map a data-parallel rank to a ZMQ endpoint.
     `model`, `engine` and `profile` are asked of the worker where left out. In
-    `api_key_file` is its key for what the gateway itself asks of it.
+    `api_key_file` is its key for what the gateway itself asks of it. `api` is "chat",
+    or "tokens" for a worker that takes token ids only.
     """
 
     url: str
     model: str | None = None
     engine: str | None = None
+    api: str | None = None
     profile: str | None = None
     role: str = "any"
     kv_events: Mapping[int, str] = {}
@@ -69,6 +75,7 @@ class Worker(Standing):
         self.names: Mapping[str, ModelName] = {}
         self.engine = spec.engine
         self.version: str | None = None
+        self.api = spec.api or CHAT
         self.profile = spec.profile or "vllm"
         self.block_size = DEFAULT_BLOCK_SIZE
         self.cache_blocks: int | None = None

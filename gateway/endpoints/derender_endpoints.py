@@ -7,7 +7,6 @@ stream is derendered as plain text. Whole answers and vLLM's form, a request for
 chunk, go the way of the render endpoints (`render_endpoints.py`).
 """
 
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Protocol, TypeVar
 
@@ -17,7 +16,7 @@ from aiohttp import web
 from gateway import answers
 from gateway.errors import RenderBusy, RenderTimeout
 from gateway.request import body as bodies
-from gateway.request.sse import WholeEvents
+from gateway.request.sse import WholeEvents, data_of, event
 from gateway.threads import Late, QueueFull, Threads
 from render import RenderRefused, RenderService
 from render.body import Json
@@ -31,8 +30,6 @@ LONGEST_STREAM = 1024 * MiB
 LONGEST_EVENT = 16 * MiB
 AT_ONCE = 32 * 1024  # bytes of events that are derendered on the event loop
 DONE = b"[DONE]"
-LINE = re.compile(rb"\r\n|\r|\n")
-BLANK = re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n")
 
 
 T = TypeVar("T")
@@ -85,14 +82,14 @@ class DerenderStreams:
             error = refused.body(self._dialect)
             if response is None and not out:
                 return answers.json(error, identity, refused.status)
-            out += _event(msgspec.json.encode(error)) + _event(DONE)
+            out += event(msgspec.json.encode(error)) + event(DONE)
         response = response or await _begun(request, identity)
         await response.write(out)
         await response.write_eof()
         return response
 
     async def _derendered(self, opened: "_Opened", events: bytes) -> bytes:
-        data = [*_data(events)]
+        data = [*data_of(events)]
         await opened.open(data)
         if len(events) <= AT_ONCE:
             return opened.feed(data)
@@ -147,7 +144,7 @@ class _Opened:
     def end(self) -> bytes:
         """The last events."""
         last = self._stream.end() if self._stream is not None else []
-        return _events(last) + _event(DONE)
+        return _events(last) + event(DONE)
 
     def _events(self, data: list[bytes]) -> Iterator[bytes]:
         for one in data:
@@ -158,7 +155,7 @@ class _Opened:
                 return
             chunk = read_request(one)
             if "error" in chunk:
-                yield _event(one)
+                yield event(one)
                 continue
             generated = read_generated(chunk, "generate_chunk", stream=True)
             yield _events(self._stream.feed(generated))
@@ -178,24 +175,8 @@ async def _whole(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield rest
 
 
-def _data(events: bytes) -> Iterator[bytes]:
-    """What the events say; comments and other fields are passed over."""
-    for event in BLANK.split(events):
-        lines = [
-            line.removeprefix(b"data:").removeprefix(b" ")
-            for line in LINE.split(event)
-            if line.startswith(b"data:")
-        ]
-        if lines:
-            yield b"\n".join(lines).strip()
-
-
 def _events(chunks: list[Json]) -> bytes:
-    return b"".join(_event(msgspec.json.encode(chunk)) for chunk in chunks)
-
-
-def _event(data: bytes) -> bytes:
-    return b"data: " + data + b"\n\n"
+    return b"".join(event(msgspec.json.encode(chunk)) for chunk in chunks)
 
 
 async def _begun(request: web.Request, identity: bytes) -> web.StreamResponse:

@@ -20,7 +20,7 @@ from gateway.settings.config import Config
 from gateway.workers.asking import Asker
 from gateway.workers.contact import WorkerFacts
 from router.proof import IDS_REJECTED, NOT_ASKED, PENDING, Blocker, Proof
-from router.worker import Worker, WorkerState
+from router.worker import TOKENS, Worker, WorkerState
 
 log = logging.getLogger(__name__)
 
@@ -131,9 +131,9 @@ class Proving:
         watched.due = min(asked + wait, watched.all_due)
 
     def _sighting(self, worker: Worker) -> Sighting | None:
-        """None for a worker that was never contacted."""
+        """None for a worker that was never contacted, or renders nothing itself."""
         facts = self._facts.get(worker.url)
-        if facts is None:
+        if facts is None or worker.api == TOKENS:
             return None
         if facts.started_at is not None:  # a page that failed now tells no restart
             self._starts[worker.url] = facts.started_at

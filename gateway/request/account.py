@@ -202,12 +202,14 @@ class Account:
         self._usage = UsageScanner()
         self.response_id: ResponseId | None = None
         self._status = 0
+        self._response: UpstreamResponse | None = None
         self._streams = False
         self._over = False
 
     def answered(self, response: UpstreamResponse) -> None:
         """The worker's status is known."""
         self._status = response.status
+        self._response = response
         self._recorded.answered(response.status)
         wait = retry_after_s(response.headers, time.time)
         self._decision.answered(response.status, wait)
@@ -258,6 +260,8 @@ class Account:
     def _reported(self) -> tuple[Usage | None, str]:
         """The usage of the answer, and why it cannot be compared, should that be so."""
         usage = self._usage.usage
+        if usage is None and self._response is not None:
+            usage = self._response.usage
         if usage is None:
             return None, self._uncompared or NO_USAGE
         if self._uncompared is not None:

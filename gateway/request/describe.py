@@ -13,8 +13,16 @@ import msgspec
 from gateway.metrics.registry import Metrics
 from gateway.models import Renderers
 from gateway.request.peek import PROMPT_LOGPROBS, Peeked
-from gateway.request.prompt import Ids, Kind, Prompt, render
+from gateway.request.prompt import (
+    NOTHING_READY,
+    Ids,
+    Kind,
+    Prompt,
+    Ready,
+    render,
+)
 from gateway.request.rendering import LATE, NotRendered, RenderPool
+from gateway.tokens.generation import Generation
 from kvindex.blocks import Namespace, chain
 from render import Rendered
 from router.forwarding import Forwarding
@@ -46,6 +54,8 @@ class Described(msgspec.Struct, frozen=True):
     ids: dict[str, Ids] = {}
     uncompared: str | None = None
     """Why its predicted hits are not compared with what the worker reports."""
+    generation: Generation | None = None
+    """What it is for a worker that takes token ids only, if there is one."""
     rendered: Mapping[str, Rendered] = {}
     """The prompt by profile, only where it is to be explained: it may be large."""
 
@@ -78,10 +88,12 @@ class Describer:
         *,
         counted: bool = True,
         editable: bool = True,
+        ready: Ready = NOTHING_READY,
     ) -> Described:
         """Describe an inference request; never raises for what is in it.
 
         Its times go into the metrics if `counted`; ids may go along if `editable`.
+        Prompts that are `ready` are not rendered again.
         """
         if peeked.problem is not None:
             return Described(self.unrendered(len(body), peeked, peeked.problem))
@@ -89,7 +101,7 @@ class Describer:
         forward, no_ids = self._offer(peeked.model, kind, editable=editable)
         begun = time.perf_counter()
         try:
-            prompt = await self._render(body, peeked, namespace, kind, forward)
+            prompt = await self._render(body, peeked, namespace, kind, forward, ready)
         except NotRendered as reason:
             if counted and reason.reason == LATE:
                 self._metrics.render_seconds.observe(time.perf_counter() - begun)
@@ -110,7 +122,8 @@ class Describer:
         )
         several = SEVERAL_PROMPTS if prompt.count > 1 else None
         rendered = {} if counted else prompt.by_profile
-        return Described(route, prompt.ids, peeked.uncompared or several, rendered)
+        uncompared = peeked.uncompared or several
+        return Described(route, prompt.ids, uncompared, rendered=rendered)
 
     def unrendered(self, size: int, peeked: Peeked, reason: str) -> RouteRequest:
         """Describe a body of `size` bytes by its raw content, if it shows any."""
@@ -147,22 +160,31 @@ class Describer:
         namespace: Namespace,
         kind: Kind,
         forward: Collection[str],
+        ready: Ready,
     ) -> Prompt:
         if not self._rendering:
             raise NotRendered(SWITCHED_OFF)
         keys = self._pool.rendering_keys(peeked.model)
         renderers = {}
-        for profile in sorted({profile for profile, _ in keys}):
+        for profile in sorted({profile for profile, _ in keys} - ready.keys()):
             found = self._renderers.find(peeked.model, namespace.model, profile)
             if found is not None:
                 renderers[profile] = found
-        if not renderers:
+        if not renderers and not ready:
             raise NotRendered(NO_MODEL)
         root = namespace.root()
 
         # Hashing, too, is done in the thread: a million tokens take ten milliseconds.
         def work() -> Prompt:
-            return render(renderers, body, kind, keys=keys, root=root, forward=forward)
+            return render(
+                renderers,
+                body,
+                kind,
+                keys=keys,
+                root=root,
+                forward=forward,
+                ready=ready,
+            )
 
         return await self._render_pool.run(work, len(body))
 

@@ -12,6 +12,7 @@ from gateway.access.credentials import OWN_CREDENTIALS, Credentials
 from gateway.request.headers import RawHeaders, first, to_worker
 from gateway.request.prompt import Ids
 from gateway.request.room import Share
+from gateway.tokens.generation import Generation
 from gateway.tracing.record import TRACE_HEADERS, RequestRecord
 from gateway.upstreams.upstream import UpstreamRequest
 from router.decision import Decision
@@ -57,6 +58,9 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     ids: dict[str, Ids] = {}
     """Token ids that may go along, by the profile of the worker; until answered."""
 
+    generation: Generation | None = None
+    """What it is for a worker that takes token ids only; until answered."""
+
     share: Share | None = None
     """Its part of the memory for bodies; until answered."""
 
@@ -66,6 +70,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     def answered(self) -> None:
         """It is not sent again: what is long need not be kept while it streams."""
         self.ids.clear()
+        msgspec.structs.force_setattr(self, "generation", None)
         if self.repeatable:
             msgspec.structs.force_setattr(self, "body", b"")
         if self.share is not None:

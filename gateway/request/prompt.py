@@ -3,7 +3,7 @@
 Where a worker may be sent the ids, they are made ready here, too, in the same thread.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -18,6 +18,12 @@ from router.request import Forwardable, Rendering
 Kind = Literal["chat", "completion", "responses"]
 """How a body is rendered."""
 
+
+Ready = Mapping[str, Sequence[Rendered]]
+"""Prompts that are rendered already, by profile."""
+NOTHING_READY: Ready = {}
+ExtraKeys = Callable[[int], Mapping[int, bytes] | None]
+"""Block size -> block -> what tells equal ids apart."""
 
 UNPLACEABLE = "ids_field"
 """The client uses the field that ids would go in."""
@@ -60,19 +66,24 @@ def render(
     keys: Iterable[tuple[str, int]],
     root: int,
     forward: Collection[str] = (),
+    ready: Ready = NOTHING_READY,
 ) -> Prompt:
     """Render a body by each profile; blocks for each (profile, block size) in `keys`.
 
-    Ids of a chat are made ready for the profiles in `forward`. Raises Unrenderable
-    where no profile renders it.
+    Ids of a chat are made ready for the profiles in `forward`; prompts that are `ready`
+    are not rendered again. Raises Unrenderable where no profile renders it.
     """
     given = read_object(body) if forward and kind == "chat" else None
-    prompts: dict[str, Prompt] = {}
+    sizes = {of: [size for one, size in keys if one == of] for of, _ in keys}
+    prompts = {
+        profile: in_blocks(rendered, sizes.get(profile, ()), root, profile=profile)
+        for profile, rendered in ready.items()
+    }
     refused: Unrenderable | None = None
     for profile, renderer in renderers.items():
-        sizes = [size for of, size in keys if of == profile]
         try:
-            prompt = _one(renderer, given or body, kind, sizes, root)
+            rendered = _prompts(renderer, given or body, kind)
+            prompt = in_blocks(rendered, sizes[profile], root, profile=profile)
         except Unrenderable as error:
             refused = refused or error
             continue
@@ -124,22 +135,25 @@ def _with_ids(
     return msgspec.structs.replace(prompt, forwardable={profile: forwardable}, ids=ids)
 
 
-def _one(
-    renderer: Renderer,
-    body: bytes | Mapping[str, object],
-    kind: Kind,
+def in_blocks(
+    prompts: Sequence[Rendered],
     sizes: Iterable[int],
     root: int,
+    *,
+    profile: str,
+    extra_keys: ExtraKeys = lambda size: None,
 ) -> Prompt:
-    prompts = _prompts(renderer, body, kind)
+    """Prompts of one profile, of which there is one at least, cut into blocks.
+
+    `extra_keys` are those of the blocks of a size, of media in the longest prompt.
+    """
     # Several prompts go to one worker: the longest weighs most.
     longest = max(prompts, key=len)
-    profile = renderer.profile
     blocks = {
         (profile, size): Rendering(
             profile=profile,
             block_size=size,
-            hashes=chain(longest.token_ids, size, root),
+            hashes=chain(longest.token_ids, size, root, extra_keys(size)),
             token_count=len(longest),
         )
         for size in sizes

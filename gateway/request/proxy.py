@@ -18,6 +18,7 @@ from gateway.request.headers import RawHeaders
 from gateway.request.outgoing import Outgoing
 from gateway.request.relay import STALL_S, relay
 from gateway.request.sending import Sender
+from gateway.tokens.sending import TokensSender
 from gateway.upstreams.upstream import Upstreams
 from gateway.upstreams.upstream_response import UpstreamResponse
 from router.decision import BUSY_STATUSES, Decision
@@ -55,6 +56,7 @@ class Proxy:
         accounts: Accounts,
         metrics: Metrics,
         client_rank: bool,
+        tokens: TokensSender,
         credentials: Credentials = OWN_CREDENTIALS,
         tells_decision: bool = False,
         stall_s: float = STALL_S,
@@ -65,7 +67,11 @@ class Proxy:
         """
         self._router = router
         self._sender = Sender(
-            upstreams, metrics, client_rank=client_rank, credentials=credentials
+            upstreams,
+            metrics,
+            client_rank=client_rank,
+            credentials=credentials,
+            tokens=tokens,
         )
         self._accounts = accounts
         self._metrics = metrics

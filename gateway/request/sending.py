@@ -7,11 +7,14 @@ is the client's. Everything else that may be tried again is the proxy's.
 from gateway.access.credentials import Credentials
 from gateway.metrics.registry import Metrics
 from gateway.request.outgoing import Outgoing
+from gateway.tokens.generation import Generation
+from gateway.tokens.sending import TokensSender
 from gateway.upstreams.origin import Origin
-from gateway.upstreams.upstream import Upstreams
+from gateway.upstreams.upstream import UpstreamRequest, Upstreams
 from gateway.upstreams.upstream_response import UpstreamResponse
 from router.decision import Decision
 from router.proof import IDS_REJECTED, Blocker
+from router.worker import TOKENS
 
 REFUSALS = frozenset({400, 413, 422})
 """How engines, and what stands before them, refuse a body for what is in it. A 5xx is
@@ -32,18 +35,25 @@ class Sender:
         *,
         client_rank: bool,
         credentials: Credentials,
+        tokens: TokensSender,
     ) -> None:
-        """`client_rank`: clients may choose a data-parallel rank."""
+        """`client_rank`: clients may choose a data-parallel rank.
+
+        `tokens` sends to workers that take token ids only.
+        """
         self._upstreams = upstreams
         self._metrics = metrics
         self._client_rank = client_rank
         self._credentials = credentials
+        self._tokens = tokens
         self._origins: dict[str, Origin] = {}
 
     async def send(self, outgoing: Outgoing, decision: Decision) -> UpstreamResponse:
         """The head of the worker's answer; GatewayError where there is none."""
         if outgoing.clients_rank is not None and not self._client_rank:
             self._metrics.client_ranks_dropped.inc()
+        if decision.worker.api == TOKENS and outgoing.generation is not None:
+            return await self._generated(outgoing, outgoing.generation, decision)
         with_ids = decision.no_ids is None and outgoing.repeatable
         response = await self._send(outgoing, decision, with_ids=with_ids)
         if not with_ids:
@@ -75,16 +85,33 @@ class Sender:
         self._metrics.forwarded.labels("resent", reason).inc()
         return response
 
+    async def _generated(
+        self, outgoing: Outgoing, generation: Generation, decision: Decision
+    ) -> UpstreamResponse:
+        """The answer of a worker that takes token ids only."""
+        return await self._tokens.send(
+            generation,
+            decision.worker,
+            self._origin(decision.worker.url),
+            self._request(outgoing, decision, with_ids=False),
+            outgoing.request_id.decode("ascii"),
+        )
+
     async def _send(
         self, outgoing: Outgoing, decision: Decision, *, with_ids: bool
     ) -> UpstreamResponse:
-        request = outgoing.for_worker(
+        request = self._request(outgoing, decision, with_ids=with_ids)
+        return await self._upstreams.send(self._origin(decision.worker.url), request)
+
+    def _request(
+        self, outgoing: Outgoing, decision: Decision, *, with_ids: bool
+    ) -> UpstreamRequest:
+        return outgoing.for_worker(
             decision,
             client_rank=self._client_rank,
             with_ids=with_ids,
             credentials=self._credentials,
         )
-        return await self._upstreams.send(self._origin(decision.worker.url), request)
 
     def _origin(self, url: str) -> Origin:
         origin = self._origins.get(url)

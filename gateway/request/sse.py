@@ -6,6 +6,7 @@ two reads. https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
 import re
+from collections.abc import Iterator
 
 from gateway.errors import GatewayError
 
@@ -13,6 +14,8 @@ MAX_HELD = 1 << 20
 """Bytes of an unfinished event that are held; a longer event passes as it comes."""
 
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\][\r\n]*$")
+LINE = re.compile(rb"\r\n|\r|\n")
+BLANK = re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n")
 # A blank line, in bytes of any mix of CR, LF and CRLF. Each ends where it ends.
 _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\r\r", b"\n\r")
 
@@ -76,6 +79,23 @@ class WholeEvents:
 def error_event(error: GatewayError) -> bytes:
     """An error as an event, in the shape OpenAI's clients raise as an APIError."""
     return b"data: %b\n\n" % error.body()
+
+
+def event(data: bytes) -> bytes:
+    """One event that says this."""
+    return b"data: " + data + b"\n\n"
+
+
+def data_of(events: bytes) -> Iterator[bytes]:
+    """What whole events say; comments and other fields are passed over."""
+    for one in BLANK.split(events):
+        lines = [
+            line.removeprefix(b"data:").removeprefix(b" ")
+            for line in LINE.split(one)
+            if line.startswith(b"data:")
+        ]
+        if lines:
+            yield b"\n".join(lines).strip()
 
 
 def has_data(events: bytes) -> bool:

@@ -16,6 +16,7 @@ from gateway.settings.shared_config import Port
 from gateway.settings.values import (
     EventEndpoint,
     EventTopic,
+    WorkerApi,
     bind_endpoint,
     event_endpoint,
     event_topic,
@@ -26,6 +27,7 @@ from gateway.settings.values import (
     positive,
     secret,
     size,
+    worker_api,
     worker_urls,
 )
 from router.forwarding import When
@@ -110,6 +112,16 @@ class Config(ProcessConfig, frozen=True, kw_only=True):
             metavar="URL=TOPIC",
             parse=event_topic,
             shown_default="kv@HOST:PORT@MODEL",
+        ),
+    ] = ()
+    worker_api: Annotated[
+        tuple[WorkerApi, ...],
+        option(
+            "what a worker takes: chats and the like, or token ids only, at "
+            "/inference/v1/generate; without URL= all that are not named; repeatable",
+            metavar="[URL=]chat|tokens",
+            parse=worker_api,
+            shown_default="as its routes tell",
         ),
     ] = ()
     index_memory: Annotated[
@@ -226,9 +238,20 @@ def worker_specs(config: Config) -> list[WorkerSpec]:
     events = _by_worker("--kv-events", config.kv_events, urls)
     replays = _by_worker("--kv-replay", config.kv_replay, urls)
     return [
-        WorkerSpec(url=url, kv_events=events.get(url, {}), replay=replays.get(url, {}))
+        WorkerSpec(
+            url=url,
+            api=api_of(config, url),
+            kv_events=events.get(url, {}),
+            replay=replays.get(url, {}),
+        )
         for url in urls
     ]
+
+
+def api_of(config: Config, url: str) -> str | None:
+    """What the worker at a URL takes, as declared; None where it is not."""
+    declared = {one.url: one.api for one in config.worker_api}
+    return declared.get(url, declared.get(None))
 
 
 def event_topics(config: Config) -> dict[str, str]:

@@ -12,6 +12,7 @@ import msgspec
 
 from gateway.upstreams.origin import Origin
 from router.policies import POLICIES
+from router.worker import APIS
 
 DEFAULT_WORKER_PORT = 8000
 TRACES_PATH = "/v1/traces"
@@ -161,6 +162,21 @@ def event_topic(text: str) -> EventTopic:
     if not separator or not topic.strip():
         raise ValueError("is not of the form URL=TOPIC")
     return EventTopic(worker_url(worker), topic.strip())
+
+
+class WorkerApi(msgspec.Struct, frozen=True):
+    """What a worker takes; `url` None: every worker that is not named."""
+
+    url: str | None
+    api: str
+
+
+def worker_api(text: str) -> WorkerApi:
+    """`[URL=]chat|tokens`; ValueError."""
+    url, separator, api = text.rpartition("=")
+    if api not in APIS:
+        raise ValueError("is not of the form [URL=]chat|tokens")
+    return WorkerApi(worker_url(url) if separator else None, api)
 
 
 def bind_endpoint(text: str) -> str:

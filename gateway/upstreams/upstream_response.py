@@ -10,6 +10,7 @@ from typing import Protocol
 
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.request.headers import RawHeaders
+from router.request import Usage
 
 EARLY_LIMIT = 256 * 1024
 """Bytes of body kept before a sink is attached; then the connection is paused."""
@@ -60,6 +61,8 @@ class UpstreamResponse:
         self.headers = headers
         self.ended = False
         self.error: GatewayError | None = None
+        self.usage: Usage | None = None
+        """What the worker told of it besides the body."""
         self._flow = flow
         self._sink: BodySink | None = None
         self._early: list[bytes] = []

@@ -21,7 +21,7 @@ from gateway.workers.engines.facts import (
     string,
 )
 from router.models import ListedModel
-from router.worker import WorkerSpec
+from router.worker import CHAT, TOKENS, WorkerSpec
 
 ANSWER_LIMIT = 8 * 1024 * 1024
 TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
@@ -34,6 +34,8 @@ NAMES = {
     "tensorrt_llm": "trtllm",
 }
 """What `owned_by` of /v1/models says -> the engine."""
+ROUTES_OF_APIS = {"/v1/chat/completions": CHAT, "/inference/v1/generate": TOKENS}
+NOT_FOUND, WANTS_POST = 404, 405
 ENGINES: Mapping[str, Engine] = {"vllm": vllm, "sglang": sglang, "trtllm": trtllm}
 
 
@@ -56,6 +58,8 @@ class WorkerFacts(EngineFacts, frozen=True, kw_only=True):
     """The entries of /v1/models as the worker wrote them."""
     engine: str | None
     """None where it cannot be told now, because a route failed."""
+    api: str | None = None
+    """What it takes, by its routes; None where they do not tell."""
 
 
 class Contact:
@@ -119,10 +123,12 @@ async def ask(
     contact = Contact(session, spec.url, api_key)
     listing = await contact.models()
     engine, told = await _engine(contact, spec, listing)
+    api = await _api(contact) if engine in ("vllm", GENERIC) else None
     return WorkerFacts(
         models=tuple(_listed(entry) for entry in listing),
         listing=tuple(listing),
         engine=engine,
+        api=api,
         **{name: getattr(told, name) for name in EngineFacts.__struct_fields__},
     )
 
@@ -138,6 +144,20 @@ async def _engine(
         pages = await contact.pages(*engine.ROUTES, older=engine.OLDER)
         return name, engine.read(pages, spec.url)
     return await _by_routes(contact, spec.url)
+
+
+async def _api(contact: Contact) -> str | None:
+    """Chats, if there is that route; token ids, if there is the one for these only.
+
+    A GET shows it: a route that wants a POST is there.
+    """
+    for route, api in ROUTES_OF_APIS.items():
+        page = (await contact.pages(route))[route]
+        if page is None:
+            return None
+        if page.status != NOT_FOUND:
+            return api if page.status == WANTS_POST else None
+    return None
 
 
 async def _by_routes(contact: Contact, url: str) -> tuple[str | None, EngineFacts]:

@@ -19,7 +19,7 @@ from gateway.events.ingest import Ingest
 from gateway.events.slices import BLOCKS
 from gateway.events.sources import Sources
 from gateway.models import Renderers
-from gateway.settings.config import Config
+from gateway.settings.config import Config, api_of
 from gateway.workers import contact
 from gateway.workers.contact import GENERIC, ContactFailed, WorkerFacts
 from render.profile import PROFILES
@@ -148,6 +148,8 @@ class Monitor:
         engine = worker.engine = facts.engine or GENERIC
         if worker.spec.profile is None and engine in PROFILES:
             worker.profile = engine
+        declared = worker.spec.api or api_of(self._config, worker.url)
+        worker.api = declared or facts.api or worker.api
         worker.version = facts.version or worker.version
         worker.block_size = facts.block_size or worker.block_size
         worker.cache_blocks = facts.cache_blocks or worker.cache_blocks

@@ -20,7 +20,7 @@ from gateway.workers.contact import ENGINES, GENERIC
 from gateway.workers.fleet import Fleet
 from gateway.workers.namings import FILE, Named
 from render.profile import PROFILES
-from router.worker import WorkerSpec
+from router.worker import APIS, WorkerSpec
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,8 @@ def _check(spec: WorkerSpec) -> None:
                 raise ValueError(f"worker {spec.url}: {field} {text}") from None
     if spec.engine is not None and spec.engine not in (*ENGINES, GENERIC):
         raise ValueError(f"worker {spec.url}: engine is none of {', '.join(ENGINES)}")
+    if spec.api is not None and spec.api not in APIS:
+        raise ValueError(f"worker {spec.url}: api is none of {', '.join(APIS)}")
     if spec.profile is not None and spec.profile not in PROFILES:
         raise ValueError(f"worker {spec.url}: profile is none of {', '.join(PROFILES)}")
 

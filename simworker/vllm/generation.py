@@ -23,7 +23,10 @@ class VllmExchange(Exchange):
         )
 
     def _tokens(self, line: Line, part: Part) -> Iterator[Json]:
-        yield self._chunk([self._delta(part)], **self._running(line.sent))
+        more = self._running(line.sent)
+        if part.finish_reason and not self._call.include_usage:
+            more["system_fingerprint"] = self._head.fingerprint
+        yield self._chunk([self._delta(part)], **more)
 
     def _closing(self) -> Iterator[Json]:
         if self._call.include_usage:

@@ -1,0 +1,118 @@
+"""One request's prompts on their way to one worker's generate route.
+
+Each prompt is a request of its own there; the first one's answer decides what the
+client's is. Nothing is read here of what comes back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+import msgspec
+
+from gateway.errors import GatewayError
+from gateway.request.headers import RawHeaders
+from gateway.tokens.generation import Generation
+from gateway.upstreams.origin import Origin
+from gateway.upstreams.upstream import UpstreamRequest, Upstreams
+from gateway.upstreams.upstream_response import UpstreamResponse
+
+log = logging.getLogger(__name__)
+
+GENERATE = b"/inference/v1/generate"
+ABORT = b"/inference/v1/abort_requests"
+ID_PREFIX = "generate-tokens-"
+"""Before the id of a request, inside the engine."""
+ABORT_S = 5.0
+LAST_WORDS_S = 2.0
+"""How long an engine that was told to stop may take to tell the usage."""
+OF_THE_BODY = frozenset({b"content-type", b"accept-encoding", b"accept", b"digest"})
+"""Headers that are about the client's body, or an answer as it is not asked for."""
+AT_ONCE = 16
+"""Prompts of one request that a worker has at the same time."""
+
+
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent for one client's request.
+
+    `request` is the client's for this worker. `stream` and `stops` are what is asked of
+    the engine.
+    """
+
+    upstreams: Upstreams
+    origin: Origin
+    request: UpstreamRequest
+    generation: Generation
+    request_id: str
+    stream: bool
+    stops: bool
+
+    async def open(self, prompt: int) -> UpstreamResponse:
+        """The head of the answer to a prompt; GatewayError where there is none."""
+        name = self._name(prompt)
+        body = self.generation.body(
+            prompt, request_id=name, stream=self.stream, stops=self.stops
+        )
+        return await self._post(GENERATE, body, name)
+
+    async def abort(self, prompts: Iterable[int]) -> None:
+        """Tell the engine that nobody waits any more: a proxy may hold its end open."""
+        names = [ID_PREFIX + self._name(prompt) for prompt in prompts]
+        body = msgspec.json.encode({"request_ids": names})
+        try:
+            async with asyncio.timeout(ABORT_S):
+                response = await self._post(ABORT, body, self.request_id)
+                await response.read(1024)
+        except (GatewayError, TimeoutError) as error:
+            log.debug("worker %s: not told of an abort: %s", self.origin, error)
+
+    def _name(self, prompt: int) -> str:
+        alone = len(self.generation.prompts) == 1
+        return self.request_id if alone else f"{self.request_id}-{prompt}"
+
+    async def _post(self, target: bytes, body: bytes, name: str) -> UpstreamResponse:
+        request = msgspec.structs.replace(
+            self.request,
+            target=target,
+            headers=_headers(self.request.headers, name),
+            body=body,
+            length=len(body),
+        )
+        return await self.upstreams.send(self.origin, request)
+
+
+class Aborts:
+    """Aborts that are on their way; nobody waits for them."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+
+    def tell(self, asking: Asking, prompt: int | None = None) -> None:
+        """Have an engine told that a prompt is aborted; None: all of them."""
+        every = range(len(asking.generation.prompts))
+        prompts = every if prompt is None else (prompt,)
+        task = asyncio.get_running_loop().create_task(asking.abort(prompts))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def close(self) -> None:
+        """End what is on its way."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+
+def _headers(headers: RawHeaders, name: str) -> RawHeaders:
+    """The client's, but for what is about its body; the id is that of the prompt."""
+    dropped = OF_THE_BODY | {b"x-request-id"}
+    kept = [pair for pair in headers if pair[0].lower() not in dropped]
+    return [
+        *kept,
+        (b"Content-Type", b"application/json"),
+        (b"X-Request-ID", name.encode()),
+    ]
+
+
+def without(headers: RawHeaders, names: Iterable[bytes]) -> RawHeaders:
+    """Headers but for those of these (lower-case) names."""
+    return [pair for pair in headers if pair[0].lower() not in {*names}]

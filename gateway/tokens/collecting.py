@@ -1,0 +1,82 @@
+"""An engine's stream collected to the whole answer it amounts to.
+
+For clients that want a whole answer where the engine cannot look for stop strings: it
+is read as it comes, so that the engine can be stopped where one is found.
+"""
+
+from collections.abc import Sequence
+
+from gateway.tokens.logprobs import cut
+from gateway.tokens.writer import Writer
+from render.body import Json
+from render.derender_choice import Choice
+from render.derender_request import read_generated
+
+
+class Collected:
+    """One prompt's choices, as they come."""
+
+    def __init__(self, writer: Writer, prompt_ids: Sequence[int], choices: int) -> None:
+        self._writer = writer
+        self._prompt_ids = prompt_ids
+        self._wanted = choices
+        self._choices: dict[int, Choice] = {}
+        self._found: dict[int, Json] = {}
+        self._said: Json = {}
+        self._usage: Json | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether all choices have ended."""
+        ended = [one for one in self._found.values() if one["finish_reason"]]
+        return len(ended) >= self._wanted
+
+    def feed(self, chunk: Json) -> None:
+        """Take a chunk; raises RenderRefused for one that is none."""
+        raw = {
+            one.get("index"): one.get("logprobs") for one in chunk.get("choices") or ()
+        }
+        self._said = {**self._said, "model": chunk.get("model")}
+        self._usage = chunk.get("usage") or self._usage
+        for given in read_generated(chunk, "generate_chunk", stream=True)["choices"]:
+            self._take(given, raw.get(given["index"]))
+
+    def response(self) -> Json:
+        """The whole answer."""
+        choices = [self._found[index] for index in sorted(self._found)]
+        return {**self._said, "choices": choices, "usage": self._usage}
+
+    def _take(self, given: Json, logprobs: Json | None) -> None:
+        index = given["index"]
+        found = self._found.setdefault(
+            index,
+            {
+                "index": index,
+                "token_ids": [],
+                "logprobs": None,
+                "finish_reason": None,
+                "stop_reason": None,
+            },
+        )
+        if found["finish_reason"]:
+            return
+        writer = self._writer
+        choice = self._choices.get(index)
+        if choice is None:
+            choice = writer.derenderer.choice(writer.wanted, self._prompt_ids)
+            self._choices[index] = choice
+        ids = self._until_stopped(choice, given["token_ids"] or [])
+        found["token_ids"] += ids
+        kept = cut(logprobs, len(ids))
+        if kept is not None:
+            before = found["logprobs"] or {"content": []}
+            found["logprobs"] = {"content": [*before["content"], *kept["content"]]}
+        found["finish_reason"] = "stop" if choice.stopped else given["finish_reason"]
+        found["stop_reason"] = given["stop_reason"]
+
+    def _until_stopped(self, choice: Choice, ids: Sequence[int]) -> Sequence[int]:
+        for count, token_id in enumerate(ids, start=1):
+            choice.feed([token_id])
+            if choice.stopped:
+                return ids[:count]
+        return ids

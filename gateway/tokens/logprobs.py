@@ -1,0 +1,89 @@
+"""Log probabilities as the generate route tells them -> those that a client asked for.
+
+It tells one at least of each position, and the id that was taken first. What chats and
+completions show of them differs.
+"""
+
+from collections.abc import Callable, Sequence
+
+from render.body import Json
+from render.derender_logprobs import chat_logprobs, completion_logprobs
+from render.detokenizer import Pieces
+
+Shown = Callable[[Json], int]
+"""How many alternatives are shown of a position."""
+
+
+class TokenNames(Pieces):
+    """Ids spelt as `token_id:N`, for clients that ask for that."""
+
+    def __init__(self) -> None:
+        dict.__init__(self)
+
+    def __missing__(self, token_id: int) -> bytes:
+        return b"token_id:%d" % token_id
+
+
+def of_chat(asked: Json) -> Shown:
+    """A chat shows `top_logprobs`; -1: all."""
+    count = asked.get("top_logprobs") or 0
+    if asked.get("logprob_token_ids") or count < 0:
+        return lambda entry: len(entry["top_logprobs"])
+    return lambda entry: count
+
+
+def of_completion(asked: Json) -> Shown:
+    """A completion shows `logprobs`, and the id that was taken if it is not there."""
+    count = asked.get("logprobs") or 0
+    if asked.get("logprob_token_ids") or count < 0:
+        return lambda entry: len(entry["top_logprobs"])
+    return lambda entry: max(1, count if _rank(entry) <= count else count + 1)
+
+
+def _rank(entry: Json) -> int:
+    rank = entry.get("rank")
+    return rank if isinstance(rank, int) else 0
+
+
+def shown(given: Json, show: Shown) -> Json:
+    """A choice with the alternatives that are shown; it is not changed otherwise."""
+    logprobs = given.get("logprobs")
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    if not isinstance(logprobs, dict) or not isinstance(content, list):
+        return given
+    kept = [
+        {**entry, "top_logprobs": entry["top_logprobs"][: show(entry)]}
+        if isinstance(entry, dict) and isinstance(entry.get("top_logprobs"), list)
+        else entry
+        for entry in content
+    ]
+    return {**given, "logprobs": {**logprobs, "content": kept}}
+
+
+def cut(logprobs: Json | None, count: int) -> Json | None:
+    """Those of the first ids."""
+    if logprobs is None or not isinstance(logprobs.get("content"), list):
+        return logprobs
+    return {**logprobs, "content": logprobs["content"][:count]}
+
+
+class LogprobTexts:
+    """One choice's log probabilities with texts for ids, as they come."""
+
+    def __init__(self, pieces: Pieces, *, lists: bool) -> None:
+        """`lists`: side by side, as completions have them."""
+        self._pieces = pieces
+        self._lists = lists
+        self._context: Sequence[int] = ()
+        self._offset = 0
+
+    def feed(self, logprobs: Json | None, ids: Sequence[int]) -> Json | None:
+        """Those of these ids."""
+        told = chat_logprobs(self._pieces, logprobs, self._context)
+        self._context = [*self._context, *ids][-4:]
+        if not self._lists:
+            return told
+        lists = completion_logprobs(told, self._offset)
+        if lists and lists["tokens"]:
+            self._offset = lists["text_offset"][-1] + len(lists["tokens"][-1])
+        return lists

@@ -1,0 +1,218 @@
+"""A rendered request sent to a worker that takes token ids, and its answer.
+
+The answer is what the worker's chat route would have said, or what it refused in its
+own words.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+from gateway.errors import MalformedAnswer
+from gateway.request.headers import RawHeaders
+from gateway.request.prompt import Kind
+from gateway.request.sse import WholeEvents, data_of
+from gateway.threads import Threads
+from gateway.tokens.asking import AT_ONCE, LAST_WORDS_S, Aborts, Asking, without
+from gateway.tokens.chat import ChatWriter
+from gateway.tokens.collecting import Collected
+from gateway.tokens.completion import CompletionWriter
+from gateway.tokens.generation import Generation
+from gateway.tokens.translation import DONE, Translation, decoded, in_thread
+from gateway.tokens.writer import Setting, Writer
+from gateway.upstreams.origin import Origin
+from gateway.upstreams.upstream import UpstreamRequest, Upstreams
+from gateway.upstreams.upstream_response import UpstreamResponse
+from render import RenderRefused
+from render.body import Json
+from router.worker import Worker
+
+LONGEST_ANSWER = 256 * 1024 * 1024
+LONGEST_ERROR = 1024 * 1024
+NO_STOPS = b"stop strings are not supported"
+"""How an engine says that it does not turn its ids into text."""
+SMALL = 8 * 1024
+"""Bytes of ids that are turned into text on the event loop."""
+FRAMING = (b"content-length", b"content-type", b"transfer-encoding")
+
+WRITERS: Mapping[Kind, type[Writer]] = {
+    "chat": ChatWriter,
+    "completion": CompletionWriter,
+}
+
+
+class TokensSender:
+    """Sends to workers that take token ids; knows which look for stop strings."""
+
+    def __init__(self, upstreams: Upstreams, threads: Threads, aborts: Aborts) -> None:
+        """The `threads` turn long answers into text."""
+        self._upstreams = upstreams
+        self._threads = threads
+        self._aborts = aborts
+        self._without_stops: set[str] = set()
+
+    async def send(
+        self,
+        generation: Generation,
+        worker: Worker,
+        origin: Origin,
+        request: UpstreamRequest,
+        request_id: str,
+    ) -> UpstreamResponse:
+        """The answer; GatewayError where there is none.
+
+        `request` is the client's, as it would go to the worker's own chat route.
+        """
+        stops = worker.url not in self._without_stops
+        asking = Asking(
+            upstreams=self._upstreams,
+            origin=origin,
+            request=request,
+            generation=generation,
+            request_id=request_id,
+            stream=generation.stream or (generation.stops and not stops),
+            stops=stops,
+        )
+        first = await asking.open(0)
+        if first.status == 200:
+            return await self._answer(asking, first, worker)
+        if first.status != 400 or not generation.stops or not stops:
+            return first
+        said = await first.read(LONGEST_ERROR)
+        if NO_STOPS not in said:
+            return whole(first, first.headers, said)
+        self._without_stops.add(worker.url)
+        return await self.send(generation, worker, origin, request, request_id)
+
+    async def _answer(
+        self, asking: Asking, first: UpstreamResponse, worker: Worker
+    ) -> UpstreamResponse:
+        generation = asking.generation
+        setting = Setting.of(
+            worker, generation, asking.request_id, stops=not asking.stops
+        )
+        writer = WRITERS[generation.kind](generation, setting)
+        if generation.stream:
+            return Translation(
+                asking, first, writer, threads=self._threads, aborts=self._aborts
+            ).response
+        try:
+            return await self._whole(asking, first, writer)
+        except BaseException:
+            if first.open or len(generation.prompts) > 1:
+                self._aborts.tell(asking)
+            first.abort()
+            raise
+
+    async def _whole(
+        self, asking: Asking, first: UpstreamResponse, writer: Writer
+    ) -> UpstreamResponse:
+        """The whole answer, as the client gets it."""
+        free = asyncio.Semaphore(AT_ONCE)
+
+        async def one(prompt: int) -> Json | UpstreamResponse:
+            async with free:
+                response = await asking.open(prompt) if prompt else first
+                if response.status != 200:
+                    return response
+                return await self._read(asking, response, writer, prompt)
+
+        tasks = [
+            asyncio.ensure_future(one(prompt))
+            for prompt in range(len(asking.generation.prompts))
+        ]
+        try:
+            found = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        for response in found:
+            if isinstance(response, UpstreamResponse):
+                return response
+        generated = [one for one in found if isinstance(one, dict)]
+        body = await self._written(writer, generated)
+        length = (b"Content-Length", b"%d" % len(body))
+        kind = (b"Content-Type", b"application/json")
+        headers = [*without(first.headers, FRAMING), kind, length]
+        return whole(first, headers, body)
+
+    async def _read(
+        self, asking: Asking, response: UpstreamResponse, writer: Writer, prompt: int
+    ) -> Json:
+        """What was generated for a prompt."""
+        if not asking.stream:
+            return decoded(await response.read(LONGEST_ANSWER))
+        generation = asking.generation
+        ids = generation.prompts[prompt].ids
+        collected = Collected(writer, ids, generation.choices)
+        events, stopped = WholeEvents(), False
+        try:
+            async with asyncio.timeout(None) as limit:
+                async for piece in response:
+                    for data in data_of(events.feed(piece)):
+                        if data != DONE:
+                            _collect(collected, decoded(data))
+                    if collected.done and not stopped:
+                        # It still tells the usage, be it at its end already or not.
+                        stopped = True
+                        self._aborts.tell(asking, prompt)
+                        now = asyncio.get_running_loop().time()
+                        limit.reschedule(now + LAST_WORDS_S)
+        except TimeoutError:
+            response.abort()
+        return collected.response()
+
+    async def _written(self, writer: Writer, generated: list[Json]) -> bytes:
+        def write() -> bytes:
+            try:
+                return msgspec.json.encode(writer.whole(generated))
+            except RenderRefused as refused:
+                raise MalformedAnswer(f"the worker's answer: {refused}") from None
+
+        ids = sum(
+            len(choice.get("token_ids") or ())
+            for one in generated
+            for choice in one.get("choices") or ()
+            if isinstance(choice, dict)
+        )
+        if ids * 4 <= SMALL // 8:
+            return write()
+        return await in_thread(self._threads, write)
+
+
+def _collect(collected: Collected, chunk: Json) -> None:
+    if "error" in chunk:
+        raise MalformedAnswer("the worker broke its answer off")
+    try:
+        collected.feed(chunk)
+    except RenderRefused as refused:
+        raise MalformedAnswer(f"the worker's answer: {refused}") from None
+
+
+class _Over:
+    """The flow of an answer that is there."""
+
+    def pause(self) -> None:
+        """Nothing is on its way."""
+
+    def resume(self) -> None:
+        """Nothing is on its way."""
+
+    def abort(self) -> None:
+        """Nothing is on its way."""
+
+    async def settled(self) -> None:
+        """Nothing is on its way."""
+
+
+def whole(
+    first: UpstreamResponse, headers: RawHeaders, body: bytes
+) -> UpstreamResponse:
+    """An answer with the worker's status and this body."""
+    response = UpstreamResponse(
+        status=first.status, reason=first.reason, headers=headers, flow=_Over()
+    )
+    response.push([body])
+    response.finish()
+    return response

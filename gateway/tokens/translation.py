@@ -1,0 +1,209 @@
+"""A stream of an engine's ids turned into the client's stream, event by event.
+
+It takes the place of the worker's answer: the relay pulls and pauses it as any other.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from gateway.errors import GatewayError, InternalError, MalformedAnswer
+from gateway.request.sse import WholeEvents, data_of, event
+from gateway.threads import Late, QueueFull, Threads
+from gateway.tokens.asking import AT_ONCE, LAST_WORDS_S, Aborts, Asking
+from gateway.tokens.writer import Writer
+from gateway.upstreams.upstream_response import UpstreamResponse
+from render import RenderRefused
+from render.body import Json
+
+log = logging.getLogger(__name__)
+
+DONE = b"[DONE]"
+ON_THE_LOOP = 16 * 1024
+"""Bytes of events that are turned into text on the event loop; more, in a thread."""
+
+
+class RefusedMeanwhile(GatewayError):
+    """A worker took one prompt of a request, and not another."""
+
+    status = 502
+    type = "upstream_error"
+    code = "upstream_refused"
+
+
+class Translation:
+    """One answer on its way. `response` is what the client is to get."""
+
+    def __init__(
+        self,
+        asking: Asking,
+        first: UpstreamResponse,
+        writer: Writer,
+        *,
+        threads: Threads,
+        aborts: Aborts,
+    ) -> None:
+        """`first` answers the first prompt; `aborts`: what is left is not wanted."""
+        self.response = UpstreamResponse(
+            status=first.status,
+            reason=first.reason,
+            headers=[h for h in first.headers if h[0].lower() != b"content-length"],
+            flow=self,
+        )
+        self._asking = asking
+        self._first = first
+        self._writer = writer
+        self._threads = threads
+        self._aborts = aborts
+        self._sources = {first}
+        self._going = asyncio.Event()
+        self._going.set()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    # Flow
+
+    def pause(self) -> None:
+        """Send no more for now."""
+        self._going.clear()
+
+    def resume(self) -> None:
+        """Send on."""
+        self._going.set()
+
+    def abort(self) -> None:
+        """The client is gone: the engine is told."""
+        if not self._task.done():
+            self._task.cancel()
+        self._stop()
+
+    async def settled(self) -> None:
+        """Return once nothing is read any more."""
+        await asyncio.wait({self._task})
+
+    # the work
+
+    async def _run(self) -> None:
+        try:
+            await self._all()
+            self._send([*self._writer.end()], DONE)
+            self.response.usage = self._writer.usage
+            self.response.finish()
+        except GatewayError as error:
+            self._stop()
+            self.response.fail(error)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("an answer could not be turned into text")
+            self._stop()
+            self.response.fail(InternalError("the answer could not be made"))
+
+    async def _all(self) -> None:
+        """Follow all prompts' answers to their ends, or to where no more is wanted."""
+        count = len(self._asking.generation.prompts)
+        if count == 1:
+            await self._follow(0, self._first)
+            return
+        free = asyncio.Semaphore(AT_ONCE)
+
+        async def one(prompt: int) -> None:
+            async with free:
+                source = self._first
+                if prompt:
+                    source = await self._asking.open(prompt)
+                    self._sources.add(source)
+                await self._follow(prompt, source)
+
+        tasks = [asyncio.ensure_future(one(prompt)) for prompt in range(count)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _follow(self, prompt: int, source: UpstreamResponse) -> None:
+        if source.status != 200:
+            source.abort()
+            raise RefusedMeanwhile(f"a prompt was answered {source.status}")
+        events, stopped = WholeEvents(), False
+        try:
+            async with asyncio.timeout(None) as limit:
+                async for piece in source:
+                    whole = events.feed(piece)
+                    if events.inside:
+                        raise MalformedAnswer("the worker's event is too long")
+                    if not whole or not await self._pass(prompt, whole) or stopped:
+                        continue
+                    # The engine knows no stop strings. It still tells the usage.
+                    stopped = True
+                    self._aborts.tell(self._asking, prompt)
+                    now = asyncio.get_running_loop().time()
+                    limit.reschedule(now + LAST_WORDS_S)
+        except TimeoutError:
+            source.abort()
+            return
+        if not events.done and not stopped:
+            raise MalformedAnswer("the worker's stream ended before its end")
+
+    async def _pass(self, prompt: int, events: bytes) -> bool:
+        """Send what whole events say; True where no more is to be generated."""
+        if len(events) <= ON_THE_LOOP:
+            out = self._answered(prompt, events)
+        else:
+            out = await in_thread(self._threads, lambda: self._answered(prompt, events))
+        if out:
+            await self._going.wait()
+            self.response.push([out])
+        return not self._asking.stops and self._writer.ended(prompt)
+
+    def _answered(self, prompt: int, events: bytes) -> bytes:
+        out = bytearray()
+        for data in data_of(events):
+            if data == DONE:
+                continue
+            chunk = decoded(data)
+            if "error" in chunk:
+                out += event(data)
+                continue
+            try:
+                answers = self._writer.feed(prompt, chunk)
+            except RenderRefused as refused:
+                raise MalformedAnswer(f"the worker's answer: {refused}") from None
+            for answer in answers:
+                out += event(msgspec.json.encode(answer))
+        return bytes(out)
+
+    def _send(self, answers: Sequence[Json], last: bytes) -> None:
+        said = [*map(msgspec.json.encode, answers), last]
+        self.response.push([b"".join(map(event, said))])
+
+    def _stop(self) -> None:
+        """Have the engine stop what is not over."""
+        running = [source for source in self._sources if source.open]
+        for source in running:
+            source.abort()
+        if running:
+            self._aborts.tell(self._asking)
+
+
+async def in_thread(threads: Threads, work: Callable[[], bytes]) -> bytes:
+    """What long work brings, done in a thread; raises GatewayError."""
+    try:
+        return await threads.run(work)
+    except QueueFull:
+        raise InternalError("too many answers wait to be made") from None
+    except Late:
+        raise InternalError("an answer was not made in time") from None
+
+
+def decoded(data: bytes) -> Json:
+    """A JSON object of the worker's; raises MalformedAnswer."""
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise MalformedAnswer("the worker's answer is no JSON") from None
+    if not isinstance(value, dict):
+        raise MalformedAnswer("the worker's answer is no object")
+    return value

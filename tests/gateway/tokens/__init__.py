@@ -1,0 +1,1 @@
+"""Workers that take token ids only, and calls that bring ids along."""
