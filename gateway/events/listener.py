@@ -2,7 +2,8 @@
 
 Each (worker of the topic, rank in the batch) is a stream. Whose topic it is is known to
 `topics.py`; that two publishers share one, `turns.py` notices. ZMQ does not tell whose
-connection is lost, so all workers heard here are looked at then.
+connection is lost, so all workers heard here are looked at then; of one that is out of
+order, events may be missed.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from gateway.events.feeds import (
     receive_slice,
 )
 from gateway.events.owners import Owners
+from gateway.events.slices import BLOCKS
 from gateway.events.stream import Stream
 from gateway.events.topics import Topics
 from gateway.events.turns import Turns
@@ -31,6 +33,7 @@ from kvindex.standing import FeedState
 from kvindex.wire import vllm
 from kvindex.wire.batches import rank_of
 from router.pool import WorkerPool
+from router.states import OUT_OF_ORDER
 from router.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -68,6 +71,7 @@ class Listener:
         """Streams whose feeds were given something."""
         self._turns: dict[Stream, Turns] = {}
         self._streams: dict[tuple[str, int], Stream] = {}
+        self._out_of_order: set[str] = set()
 
     def expect_declared(self) -> None:
         """Workers whose topics are declared have their events here, come or not."""
@@ -79,6 +83,7 @@ class Listener:
     def forget(self, worker: Worker) -> None:
         """The worker is gone."""
         self._heard.pop(worker.url, None)
+        self._out_of_order.discard(worker.url)
         for key in [key for key in self._streams if key[0] == worker.url]:
             stream = self._streams.pop(key)
             self._turns.pop(stream, None)
@@ -95,6 +100,7 @@ class Listener:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._drain(socket, tasks))
                 tasks.create_task(self._watch(changes))
+                tasks.create_task(self._mind())
         finally:
             self._streams.clear()
             self._turns.clear()
@@ -137,6 +143,30 @@ class Listener:
             parse_monitor_message(await changes.recv_multipart())
             for worker in self._heard.values():
                 self._look_at(worker)
+
+    async def _mind(self) -> None:
+        """Doubt the feeds of workers that do not work; there is no other sign of it."""
+        while True:
+            for worker in self._pool.workers:
+                out = worker.state in OUT_OF_ORDER
+                known = worker.url in self._out_of_order
+                if out != known and self._owners.sources(worker).listened:
+                    self._out_of_order ^= {worker.url}
+                    self._doubt(worker, out)
+            await asyncio.sleep(IDLE_MS / 1000)
+
+    def _doubt(self, worker: Worker, out: bool) -> None:
+        for rank, known in worker.knowledge.items():
+            if out:
+                why = f"its worker is {worker.state}: {worker.reason}"
+                known.feed.disconnected(why)
+            else:
+                known.feed.connected()
+            stream = self._streams.get((worker.url, rank))
+            if stream is not None:
+                self._fed.add(stream)
+            else:
+                known.feed.work(BLOCKS)
 
     def _take(self, frames: Sequence[bytes], tasks: asyncio.TaskGroup) -> None:
         try:

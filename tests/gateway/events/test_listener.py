@@ -175,6 +175,28 @@ async def test_ranks_are_told_by_the_batches(
         await until(lambda: held(gateway, worker) == 5)
 
 
+async def test_a_worker_that_does_not_answer(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Its events may be lost, and nothing else tells; the next one says if any were."""
+    worker = await start_worker(SIM)
+    gateway, endpoint = await listening(start_gateway, worker)
+    known = gateway.gateway.pool.get(worker.url)
+    assert known is not None
+    with connecting(endpoint, topic_of(worker)) as (publisher,):
+        await asyncio.sleep(0.3)
+        publisher.stored(0, 1)
+        await until(lambda: states(gateway, worker) == ["live"])
+        gateway.gateway.pool.failed(known, "connect")
+        await until(lambda: states(gateway, worker) == ["degraded"])
+        feed = feeds(gateway, worker)[0]
+        assert feed.reason == "its worker is suspect: connect"
+        gateway.gateway.pool.answered(known)
+        publisher.stored(1, 2)
+        await until(lambda: states(gateway, worker) == ["live"])
+        assert (held(gateway, worker), feed.complete) == (2, True)
+
+
 async def test_a_topic_of_nobody(
     start_worker: StartWorker,
     start_gateway: StartGateway,
