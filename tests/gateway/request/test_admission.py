@@ -102,3 +102,52 @@ async def test_without_workers_it_is_not_for_admission_to_say() -> None:
     for worker in rig.fleet.pool.workers:
         rig.fleet.pool.remove(worker.url)
     await rig.admission.admit(rig.fleet.request([1, 2, 3]))
+
+
+async def test_clients_take_turns() -> None:
+    """One with a hundred requests does not keep others waiting for all of them."""
+    rig = Rig(1000)
+    first = [await rig.send(seed) for seed in range(2)]
+    order: list[str] = []
+
+    async def send(client: str, seed: int) -> None:
+        request = rig.fleet.request(prompt(seed, 1000))
+        await rig.admission.admit(request, client)
+        order.append(client)
+        rig.fleet.router.decide(request).first_token()
+
+    many = [asyncio.create_task(send("many", seed)) for seed in range(10, 20)]
+    await asyncio.sleep(0)
+    few = [asyncio.create_task(send("few", seed)) for seed in range(20, 22)]
+    await asyncio.sleep(0)
+    first[0].first_token()
+    await asyncio.wait_for(asyncio.gather(*many, *few), 5)
+    assert order[:5] == ["many", "few", "many", "few", "many"]
+
+
+async def test_a_full_queue_is_not_one_clients() -> None:
+    """Whoever has most that waits gives way to who has less; not to itself."""
+    rig = Rig(600, max_queue=3)
+    for seed in range(2):
+        await rig.send(seed)
+
+    def send(client: str, seed: int) -> asyncio.Task[None]:
+        request = rig.fleet.request(prompt(seed, 1000))
+        return asyncio.create_task(rig.admission.admit(request, client))
+
+    greedy = [send("greedy", seed) for seed in range(3)]
+    await asyncio.sleep(0)
+    modest = send("modest", 3)
+    await asyncio.sleep(0.01)
+    assert [task.done() for task in greedy] == [False, False, True]
+    with pytest.raises(Overloaded, match="as many requests wait as may"):
+        await greedy[2]
+    with pytest.raises(Overloaded):
+        await send("greedy", 4)
+    assert not modest.done()
+    assert rig.admission.waiting == 3
+    waiting = [*greedy[:2], modest]
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)
+    assert rig.admission.waiting == 0
