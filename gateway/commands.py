@@ -46,6 +46,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     config = read(Config, arguments)
     _check_workers(config)
     _log(config)
+    if config.processes > 1:
+        from gateway.processes.supervisor import supervise
+
+        return supervise(config)
     from gateway.app import Gateway
     from gateway.serve import Doors, serve
 

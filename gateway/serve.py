@@ -129,11 +129,12 @@ async def _serve(server: Server, config: SharedConfig, doors: Doors, tls: Tls) -
         async with contextlib.AsyncExitStack() as stack, running(tls.watch()):
             if server.for_operators is not None:
                 own = await _runner(stack, server.for_operators, OPERATORS_S)
-                url = await _listen(own, doors.operators, tls.operators)
-                log.info("operators are answered at %s", url)
+                url = await open_sockets(own, doors.operators, tls.operators)
+                if doors.operators[0].family is not socket.AF_UNIX:
+                    log.info("operators are answered at %s", url)
             await doors.admitted(leaving)
             runner = await _runner(stack, app, config.drain_timeout)
-            doors.tell(await _listen(runner, doors.clients, tls.clients))
+            doors.tell(await open_sockets(runner, doors.clients, tls.clients))
             await leaving.once.wait()
             server.leave()
             if leaving.first is signal.SIGTERM:  # who sends others may stop now
@@ -171,7 +172,7 @@ async def _runner(
     return runner
 
 
-async def _listen(
+async def open_sockets(
     runner: web.AppRunner,
     sockets: Sequence[socket.socket],
     tls: ssl.SSLContext | None = None,

@@ -81,7 +81,8 @@ class ClientConnection(web.RequestHandler):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         sock = transport.get_extra_info("socket")
-        if sock is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+        of_tcp = sock is not None and sock.family is not socket.AF_UNIX
+        if of_tcp and hasattr(socket, "TCP_USER_TIMEOUT"):
             sock.setsockopt(
                 socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_S * 1000
             )

@@ -12,10 +12,17 @@ from kvindex.knowledge import Knowledge
 
 
 def feed(
-    rank: int, known: Knowledge, *, source: str | None, now: float, wall: float
+    rank: int,
+    known: Knowledge,
+    *,
+    source: str | None,
+    elsewhere: str = "",
+    now: float,
+    wall: float,
 ) -> dict[str, Any]:
     """An entry of `feeds` on the workers page.
 
+    `elsewhere` is why its events go to another process of this gateway, if they do.
     `now` is the time by the feed's clock, `wall` the same moment in seconds since 1970.
     """
     found = known.feed
@@ -24,7 +31,7 @@ def feed(
         "rank": rank,
         "source": source,
         "state": found.state,
-        "reason": found.reason,
+        "reason": elsewhere or found.reason,
         "state_s": round(lasts_s, 3),
         "since": moment(wall - lasts_s),
         "complete": found.complete,

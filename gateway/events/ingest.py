@@ -12,6 +12,7 @@ from gateway.events.listener import Listener
 from gateway.events.owners import Owners
 from gateway.events.silence import Silence
 from gateway.events.slices import Slices
+from gateway.events.sources import Alone
 from gateway.events.topics import Topics
 from gateway.settings.config import Config, event_topics
 from kvindex.feed import FeedSettings
@@ -23,9 +24,22 @@ from router.worker import Worker
 class Ingest:
     """The event feeds of one gateway."""
 
-    def __init__(self, config: Config, pool: WorkerPool, indexes: Indexes) -> None:
-        """For the workers of the pool; ConfigError for topics that are nobody's."""
-        self.owners = Owners(indexes, FeedSettings(suspect_ttl_s=config.suspect_ttl))
+    def __init__(
+        self,
+        config: Config,
+        pool: WorkerPool,
+        indexes: Indexes,
+        *,
+        consumes: bool = True,
+    ) -> None:
+        """For the workers of the pool; ConfigError for topics that are nobody's.
+
+        Unless it `consumes`, feeds that allow one consumer only are another process's.
+        """
+        declared, bind = event_topics(config), config.kv_events_bind
+        settings = FeedSettings(suspect_ttl_s=config.suspect_ttl)
+        alone = None if consumes else Alone(bind, frozenset(declared.values()))
+        self.owners = Owners(indexes, settings, alone)
         self.silence = Silence(pool)
         slices = Slices()
         self._sockets = EventSockets(slices)
@@ -34,11 +48,11 @@ class Ingest:
         self.listener: Listener | None = None
         self._pool = pool
         self._topics = topics = Topics(
-            event_topics(config), [worker.url for worker in pool.workers]
+            declared, [worker.url for worker in pool.workers]
         )
-        if config.kv_events_bind is not None:
+        if bind is not None and consumes:
             self.listener = Listener(
-                config.kv_events_bind,
+                bind,
                 topics,
                 pool=pool,
                 owners=self.owners,

@@ -4,6 +4,7 @@ Which ranks there are is told by `sources.py`, and by events that name one. How 
 arrive is not known here.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +12,7 @@ from functools import partial
 import msgspec
 
 from gateway.events.slices import BLOCKS
-from gateway.events.sources import Sources, sources_of
+from gateway.events.sources import Alone, Sources, sources_of
 from gateway.workers.contact import WorkerFacts
 from gateway.workers.engines.facts import RANKS
 from kvindex.events import EventBatch
@@ -20,6 +21,8 @@ from kvindex.index import Indexes
 from kvindex.knowledge import Knowledge
 from kvindex.pages import indexed_size
 from router.worker import DEFAULT_BLOCK_SIZE, Worker
+
+log = logging.getLogger(__name__)
 
 DEFAULT_CACHE_BLOCKS = 8192
 """History of a worker that does not tell the size of its cache."""
@@ -44,7 +47,11 @@ class _Start(msgspec.Struct, frozen=True):
 class Owners:
     """Opens and closes the Knowledge of every (worker, rank)."""
 
-    def __init__(self, indexes: Indexes, settings: FeedSettings) -> None:
+    def __init__(
+        self, indexes: Indexes, settings: FeedSettings, alone: Alone | None = None
+    ) -> None:
+        """`alone`: feeds that allow one consumer only are another process's."""
+        self._alone = alone
         self._indexes = indexes
         self._settings = settings
         self._starts: dict[str, _Start] = {}
@@ -52,6 +59,7 @@ class Owners:
         self._facts: dict[str, WorkerFacts] = {}
         self._seen: dict[str, set[int]] = {}
         self._listened: set[str] = set()
+        self._elsewhere: dict[str, str] = {}
 
     def sources(self, worker: Worker) -> Sources:
         """Where a worker's events come from, as far as is known now."""
@@ -61,6 +69,7 @@ class Owners:
             self._facts.get(url),
             seen=self._seen.get(url, ()),
             listened=url in self._listened,
+            alone=self._alone,
         )
 
     def learn(self, worker: Worker, facts: WorkerFacts) -> None:
@@ -105,7 +114,7 @@ class Owners:
         for rank in list(worker.knowledge):
             self._opened.pop((url, rank), None)
             worker.knowledge.pop(rank).feed.retire()
-        for known in (self._starts, self._facts, self._seen):
+        for known in (self._starts, self._facts, self._seen, self._elsewhere):
             known.pop(url, None)
         self._listened.discard(url)
 
@@ -119,6 +128,9 @@ class Owners:
     ) -> None:
         """Open what is to be known of each rank, forget ranks that are gone."""
         sources = self.sources(worker)
+        if sources.elsewhere != self._elsewhere.get(worker.url, ""):
+            self._elsewhere[worker.url] = sources.elsewhere
+            log.info("worker %s: of its KV events %s", worker.url, sources.elsewhere)
         for rank in sources.ranks:
             opened = _Opened(
                 model=worker.base_model or "",

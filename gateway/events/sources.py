@@ -1,7 +1,8 @@
 """Which event sources a worker has: as declared, else as it told. No I/O."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -13,6 +14,32 @@ from kvindex.wire import trtllm
 from router.worker import WorkerSpec
 
 LAST_PORT = 65_535
+CONSUMER = 0
+"""Of several processes of one gateway the one that takes what only one may."""
+FETCHED = f"process {CONSUMER} alone fetches them, as each event is handed out once"
+HEARD = f"process {CONSUMER} alone hears them, as they come to --kv-events-bind"
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class Alone(msgspec.Struct, frozen=True):
+    """Another process of this gateway takes what only one may."""
+
+    bind: str | None
+    """Where it listens for publishers that connect."""
+    topics: Collection[str]
+    """The workers that are known to publish there."""
+
+    def hears(self, url: str, told: Iterable[EventSource]) -> bool:
+        """Whether a worker publishes there: by its topic, or by what it told."""
+        if self.bind is None:
+            return False
+        port = self.bind.rpartition(":")[2]
+        # Its own port may have that number, too, but not on a machine it shares.
+        return url in self.topics or any(
+            source.endpoint.rpartition(":")[2] == port
+            and _host(source.endpoint) not in {_host(url)} - LOOPBACK
+            for source in told
+        )
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +53,8 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """They are fetched, for all ranks at once."""
     listened: bool = False
     """They come to the gateway's own socket, under the worker's topic."""
+    elsewhere: str = ""
+    """They go to another process of this gateway, as only one may take them: how."""
     replays: Mapping[int, str] = {}
     """Where ranks that come there replay; those of publishers are in `by_rank`."""
     decode: Callable[[bytes], EventBatch] = vllm.DECODE
@@ -55,17 +84,21 @@ def sources_of(
     *,
     seen: Collection[int] = (),
     listened: bool = False,
+    alone: Alone | None = None,
 ) -> Sources:
     """The sources of a worker; `seen` are ranks that its events named.
 
     `listened`: its topic is one of the gateway's own socket. What the operator declared
-    wins over all, that socket over what the worker tells.
+    wins over all, that socket over what the worker tells. `alone`: what only one may
+    take is another process's.
     """
     engine = ENGINES.get((facts and facts.engine) or GENERIC, vllm)
     told, ranks = (facts.sources or {}, facts.ranks) if facts else ({}, ())
     if spec.kv_events:
         return _declared(spec, ranks, engine.DECODE)
     replays = by_rank(spec.replay, ranks or tuple(told))
+    if alone is not None and alone.hears(spec.url, told.values()):
+        return Sources(ranks=_ranks(ranks, told), by_rank={}, elsewhere=HEARD)
     if listened:
         known = {rank: source.replay for rank, source in told.items() if source.replay}
         return Sources(
@@ -79,7 +112,8 @@ def sources_of(
         return Sources(
             ranks=_ranks(ranks, seen),
             by_rank={},
-            drained=True,
+            drained=alone is None,
+            elsewhere=FETCHED if alone is not None else "",
             decode=facts.drained,
         )
     sources = {
@@ -114,6 +148,13 @@ def by_rank(declared: Mapping[int, str], ranks: tuple[int, ...]) -> dict[int, st
         return dict(declared)
     base = int(match[2])
     return {r: f"{match[1]}{base + r}" for r in ranks if base + r <= LAST_PORT}
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _ranks(*told: Collection[int]) -> tuple[int, ...]:

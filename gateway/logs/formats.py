@@ -26,10 +26,20 @@ MOST = 10
 """Exceptions of one chain that are told."""
 
 
-def set_up(level: str, form: LogFormat, *, prompts: bool = False) -> None:
-    """Log to stderr from now on; `prompts`: text of prompts may be logged."""
+def set_up(
+    level: str,
+    form: LogFormat,
+    *,
+    prompts: bool = False,
+    process: int | None = None,
+) -> None:
+    """Log to stderr from now on; `prompts`: text of prompts may be logged.
+
+    Lines name the `process`, where a gateway has several.
+    """
     handler = LineWriter(sys.stderr)
-    handler.setFormatter((JsonLines if form == "json" else TextLines)(prompts=prompts))
+    lines = JsonLines if form == "json" else TextLines
+    handler.setFormatter(lines(prompts=prompts, process=process))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
@@ -38,8 +48,9 @@ def set_up(level: str, form: LogFormat, *, prompts: bool = False) -> None:
 class TextLines(logging.Formatter):
     """A line of text; below it a stack trace, should there be one."""
 
-    def __init__(self, *, prompts: bool = False) -> None:
-        super().__init__(TEXT)
+    def __init__(self, *, prompts: bool = False, process: int | None = None) -> None:
+        named = "" if process is None else f"process {process} "
+        super().__init__(TEXT.replace("%(name)s", f"{named}%(name)s"))
         self._prompts = prompts
 
     def formatException(self, ei: object) -> str:
@@ -49,15 +60,17 @@ class TextLines(logging.Formatter):
 class JsonLines(logging.Formatter):
     """A JSON object on one line; the fields of an access line are its own."""
 
-    def __init__(self, *, prompts: bool = False) -> None:
+    def __init__(self, *, prompts: bool = False, process: int | None = None) -> None:
         super().__init__()
         self._prompts = prompts
+        self._named = {} if process is None else {"process": process}
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "time": _time(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
+            **self._named,
         }
         fields = getattr(record, "fields", None)
         line |= fields if fields is not None else {"message": record.getMessage()}

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway.errors import ConfigError
 from gateway.listening import take_port
-from gateway.serve import _listen, allow_many_connections
+from gateway.serve import allow_many_connections, open_sockets
 
 
 async def listen(host: str, port: int = 0) -> str:
@@ -17,7 +17,7 @@ async def listen(host: str, port: int = 0) -> str:
     runner = web.AppRunner(web.Application())
     await runner.setup()
     try:
-        return await _listen(runner, take_port(host, port))
+        return await open_sockets(runner, take_port(host, port))
     finally:
         await runner.cleanup()
 
@@ -60,7 +60,7 @@ async def test_an_address_taken_meanwhile() -> None:
         runner = web.AppRunner(web.Application())
         await runner.setup()
         with pytest.raises(ConfigError, match="is in use"):
-            await _listen(runner, first)
+            await open_sockets(runner, first)
         await runner.cleanup()
 
 

@@ -43,9 +43,12 @@ async function ask(path, options = {}) {
 }
 
 function showStatus(workers) {
-  const ready = workers.filter((worker) => worker.state === "ready").length;
+  // Several processes of a gateway each see every worker.
+  const all = new Set(workers.map((worker) => worker.url)).size;
+  const not = new Set(workers.filter((worker) => worker.state !== "ready").map((worker) => worker.url));
+  const ready = all - not.size;
   const status = byId("status");
-  status.textContent = `${ready} of ${workers.length} workers ready`;
+  status.textContent = `${ready} of ${all} workers ready`;
   status.className = ready ? "" : "bad";
 }
 
@@ -113,7 +116,8 @@ function worst(worker) {
 
 function card(worker) {
   const tone = WORKER_TONES[worker.state];
-  const about = [worker.engine, worker.version, ...worker.models].filter(Boolean).join(" · ");
+  const process = worker.process === undefined ? null : `as process ${worker.process} sees it`;
+  const about = [worker.engine, worker.version, ...worker.models, process].filter(Boolean).join(" · ");
   return el("article", `card ${worst(worker)}`,
     el("h3", "", worker.url, " ", tag(worker.state, tone)),
     el("p", "about", about || "not known yet"),

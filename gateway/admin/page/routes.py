@@ -4,7 +4,7 @@ The page reads the other routes of /gateway as anyone else does. It has no build
 asks nothing of other hosts, and may not, by its Content-Security-Policy.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -12,7 +12,6 @@ from aiohttp import web
 
 from gateway import answers
 from gateway.guard import Guard, Handler
-from gateway.request.account import Accounts
 
 PATH = "/gateway/"
 FILES: Mapping[str, tuple[str, str]] = {
@@ -44,10 +43,13 @@ class PageRoutes:
     """The handlers of the page."""
 
     def __init__(
-        self, accounts: Accounts, *, check: Callable[[web.Request], None]
+        self,
+        of_late: Callable[[], Awaitable[Mapping[str, Any]]],
+        *,
+        check: Callable[[web.Request], None],
     ) -> None:
-        """`check` raises where a request may not pass."""
-        self._accounts = accounts
+        """`of_late` tells what happened; `check` raises where one may not pass."""
+        self._happened = of_late
         self._check = check
 
     def add_to(self, guard: Guard) -> None:
@@ -80,6 +82,4 @@ class PageRoutes:
         self, request: web.Request, identity: bytes
     ) -> web.StreamResponse:
         self._check(request)
-        page: dict[str, Any] = self._accounts.recent.page()
-        page["decisions"] = self._accounts.decisions.page()
-        return answers.json(page, identity)
+        return answers.json(await self._happened(), identity)
