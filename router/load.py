@@ -41,8 +41,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     """A load, where it was read (`source`), and when, by the pool's clock.
 
-    `others_tokens` is an estimate: uncached prompt tokens that wait there and are not
-    this gateway's.
+    `others_tokens` is an estimate: uncached prompt tokens that wait there and that the
+    ledger does not count, as others sent them, or as they should be done by now.
     """
 
     load: Load

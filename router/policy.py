@@ -45,8 +45,13 @@ Key = tuple[float, float, int] | int
 
 
 def by_cost(candidate: Candidate) -> Key:
-    """The least prefill cost; then where least is being decoded; then in turns."""
-    return candidate.cost_s, candidate.decode_tokens, candidate.last_turn
+    """The least prefill cost; then the least work of late; then in turns.
+
+    That is what is being decoded and what was sent lately: cold prompts go where they
+    push out the least.
+    """
+    work = candidate.decode_tokens + candidate.recent_tokens
+    return candidate.cost_s, work, candidate.last_turn
 
 
 def by_wait(candidate: Candidate) -> Key:

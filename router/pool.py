@@ -101,7 +101,7 @@ class WorkerPool(States):
         lives_s: float = LIVES_S,
     ) -> None:
         """A rank says what its load is, when `own` requests of ours may wait there."""
-        now, before = self._clock(), worker.reports.get(rank)
+        now = self._clock()
         worker.reports[rank] = LoadReport(
             load=load,
             source=source,
@@ -109,8 +109,8 @@ class WorkerPool(States):
             until=now + lives_s,
             others_tokens=of_others(load, own, self._usual_tokens),
         )
-        if before is not None and before.load.prefills and load.prefills:
-            worker.rate.counted(before.load.prefills, load.prefills)
+        if load.prefills is not None:
+            worker.rate.counted(rank, load.prefills)
 
     def resolve(self, model: str | None, salt: str | None = None) -> Namespace:
         """The namespace of a request's blocks: base model, adapter, salt.

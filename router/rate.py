@@ -17,7 +17,7 @@ PREFILL_RATE_PRIOR = 20_000.0
 LEARNT_AFTER = 24
 """Prefills until what was learnt of a worker counts."""
 COMPARED_EVERY = 8
-COUNTED_AFTER_TOKENS = 50_000.0
+COUNTED_AFTER_TOKENS = 20_000.0
 """Tokens that an engine has counted until its counters count."""
 LEAST_COUNTED_TOKENS = 64
 """Between two reports: fewer tell more of the fixed cost than of the rate."""
@@ -56,6 +56,7 @@ class PrefillRate:
         self._prefills = 0
         self._counted = Line(per_token_s=1 / tokens_per_s)
         self._counted_tokens = 0.0
+        self._counters: dict[int, Prefills] = {}
 
     @property
     def own(self) -> float | None:
@@ -84,19 +85,26 @@ class PrefillRate:
         if self._prefills >= LEARNT_AFTER and self._prefills % COMPARED_EVERY == 0:
             self._on_learnt()
 
-    def counted(self, before: Prefills, now: Prefills) -> None:
-        """The engine's counters moved on; another process's begin anew."""
+    def counted(self, rank: int, now: Prefills) -> None:
+        """The counters of a rank's engine; those of another process begin anew."""
+        before = self._counters.setdefault(rank, now)
         tokens, took_s = now.tokens - before.tokens, now.seconds - before.seconds
         prefills = 1.0
         if now.count is not None and before.count is not None:
             prefills = now.count - before.count
-        if self._on_learnt is None or tokens < LEAST_COUNTED_TOKENS or prefills < 1:
+        if min(tokens, took_s, prefills) < 0:
+            self._counters[rank] = now
+        elif tokens >= LEAST_COUNTED_TOKENS and prefills >= 1 and took_s:
+            self._counters[rank] = now
+            # Where they are not counted, all since the last look are taken for one.
+            self._learn_counted(round(tokens / prefills), took_s / prefills, tokens)
+
+    def _learn_counted(self, tokens: int, took_s: float, of: float) -> None:
+        """Prefills of so many tokens `of` all that were counted took that long."""
+        if self._on_learnt is None:
             return
-        if took_s <= 0:
-            return
-        # Where they are not counted, a window's prefills are taken for one.
-        self._counted.add(round(tokens / prefills), took_s / prefills)
-        self._counted_tokens += tokens
+        self._counted.add(tokens, took_s)
+        self._counted_tokens += of
         if self._prefills < LEARNT_AFTER and self.own is not None:
             self._on_learnt()
 

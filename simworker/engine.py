@@ -186,7 +186,7 @@ class Engine:
             self._begin_decoding(job, now)
 
     def _begin_decoding(self, job: Job, now: float) -> None:
-        self.prefills.count += 1
+        self.prefills.end()
         if not self._running:
             self._next_tick = now + self._settings.tick_s
         job.decode_from = now

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from gateway.admin import knowledge_pages
+from gateway.admin import knowledge_pages, load_page
 from gateway.metrics.comparison import Comparison
 from gateway.request.account import Accounts
 from gateway.workers.monitor import Monitor
@@ -15,9 +15,6 @@ from kvindex.index import Indexes
 from router.forwarding import Blocker, Forwarding, Proof, When
 from router.pool import WorkerPool
 from router.worker import Worker, WorkerState
-
-OWN_LEDGER = "own requests"
-"""Where a worker's load is known from: what this gateway has in flight there."""
 
 
 class Admin:
@@ -71,6 +68,7 @@ class Admin:
         return {
             "url": worker.url,
             "engine": worker.engine,
+            "api": worker.api,
             "version": worker.version,
             "models": sorted(worker.models),
             "state": worker.state,
@@ -83,10 +81,16 @@ class Admin:
             "prefill_rate_source": worker.rate.source,
             "block_size": worker.block_size_of(worker.ranks[0]),
             "cache_blocks": worker.cache_blocks,
-            "load_source": OWN_LEDGER,
+            "load_source": load_page.source(worker),
+            "load": load_page.reported(worker, now),
             "feeds": [
                 knowledge_pages.feed(
-                    rank, known, source=sources.named(rank), now=now, wall=wall
+                    rank,
+                    known,
+                    source=sources.named(rank),
+                    elsewhere=sources.elsewhere,
+                    now=now,
+                    wall=wall,
                 )
                 for rank, known in sorted(worker.knowledge.items())
             ],

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from gateway.app import Gateway
-from gateway.doctor.diagnosis import Checkup, examine, heard
+from gateway.doctor.diagnosis import Checkup, examine, heard, tells_load
 from gateway.doctor.trial import try_out
 from gateway.settings.config import Config
 from gateway.settings.options import SECONDS, option
@@ -65,7 +65,7 @@ async def check(config: DoctorConfig) -> list[Checkup]:
         facts = gateway.monitor.facts
         known = [worker for worker in workers if worker.url in facts]
         listened = loop.time() + (EVENTS_S if config.probe else IDLE_S)
-        await _until(lambda: all(map(heard, known)), listened)
+        await _until(lambda: all(heard(w) and tells_load(w) for w in known), listened)
         await _until(lambda: all(_settled(gateway, w) for w in known), end)
         return [examine(w, facts.get(w.url), trials.get(w.url)) for w in workers]
     finally:

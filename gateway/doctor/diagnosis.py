@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gateway.admin.pages import OWN_LEDGER
+from gateway.admin import load_page
+from gateway.admin.load_page import OWN_LEDGER
 from gateway.doctor import remedies
 from gateway.doctor.trial import Trial
-from gateway.workers.contact import GENERIC, WorkerFacts
+from gateway.workers.contact import ENGINES, GENERIC, WorkerFacts
 from kvindex.feed import Feed
 from kvindex.knowledge import Knowledge
 from kvindex.standing import FeedState
@@ -68,10 +69,15 @@ def examine(
         events=_events(worker),
         block_size="/".join(map(str, sizes)),
         cached_tokens=_cached_tokens(trial),
-        load=OWN_LEDGER,
+        load=load_page.source(worker),
         rendering=_rendering(worker),
         findings=tuple(_findings(worker, facts, trial)),
     )
+
+
+def tells_load(worker: Worker) -> bool:
+    """Whether it has told its load, or cannot be expected to."""
+    return worker.engine not in ENGINES or load_page.source(worker) != OWN_LEDGER
 
 
 def heard(worker: Worker) -> bool:
@@ -126,6 +132,8 @@ def _findings(
             where = f"rank {rank}: " if len(worker.knowledge) > 1 else ""
             for finding in _about_events(worker, known, tried=trial is not None):
                 yield Finding(where + finding.problem, finding.remedy, finding.wrong)
+        if not tells_load(worker):
+            yield _untold_load(worker)
     if trial is not None:
         yield from _about_trial(worker, trial)
     proof = worker.proof
@@ -133,6 +141,11 @@ def _findings(
         text = f"its rendering is not proven: {proof.reason}"
         detail = f" ({proof.detail})" if proof.detail else ""
         yield Finding(text + detail, remedies.for_rendering(worker, proof.reason))
+
+
+def _untold_load(worker: Worker) -> Finding:
+    text = "it does not tell its load: what others send it is not seen"
+    return Finding(text, ENGINES[worker.engine or ""].TELL_LOAD, wrong=False)
 
 
 def _about_events(

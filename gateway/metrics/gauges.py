@@ -7,6 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from gateway.metrics.feed_metrics import feed_metrics
+from gateway.metrics.load_metrics import load_metrics
 from gateway.metrics.registry import PREFIX
 from kvindex.index import Indexes
 from router.forwarding import Forwarding
@@ -34,6 +35,7 @@ class Gauges:
     def read(self) -> Iterator[Metric]:
         """Every metric, with the values of now."""
         yield from self._workers()
+        yield from load_metrics(self._pool)
         yield from feed_metrics(self._pool, self._epoch)
         yield self._blockers()
         indexes = self._indexes.all

@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
+from gateway.settings.access_config import AccessConfig
 from gateway.settings.memory import memory_bytes
 from gateway.settings.options import MINUTES, SECONDS, option
-from gateway.settings.access_config import AccessConfig
 from gateway.settings.values import positive, seconds, size, whole
 
 
@@ -65,6 +65,14 @@ class ProxyConfig(AccessConfig, frozen=True, kw_only=True):
             parse=whole,
         ),
     ] = 2
+    load_interval: Annotated[
+        float,
+        option(
+            "seconds between two looks at what a worker says of its load, 0: none",
+            metavar="SECONDS",
+            parse=seconds,
+        ),
+    ] = 1 * SECONDS
     max_inflight_tokens: Annotated[
         int | None,
         option(

@@ -140,8 +140,8 @@ def count(
         tokens = rng.randrange(1_000, 8_000)
         took_s = 2 * COST_S + tokens / tokens_per_s
         after = None if now.count is None else now.count + 2
-        before, now = now, Prefills(now.tokens + tokens, now.seconds + took_s, after)
-        rate.counted(before, now)
+        rate.counted(0, now)
+        now = Prefills(now.tokens + tokens, now.seconds + took_s, after)
 
 
 @pytest.mark.parametrize("prefills", [2.0, None], ids=["counted", "not counted"])
@@ -178,8 +178,9 @@ def test_streams_tell_more_than_counters() -> None:
 def test_counters_that_tell_nothing(before: Prefills, now: Prefills) -> None:
     """They change nothing."""
     rate = Rates().add()
+    rate.counted(0, before)
     for _ in range(50):
-        rate.counted(before, now)
+        rate.counted(0, now)
     assert (rate.tokens_per_s, rate.source) == (20_000, "prior")
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kvindex.events import EventBatch
+from router.load import Load
 
 LARGEST_BLOCK = 65_536
 """Tokens of a block; a larger size is none that a cache could be looked up with."""
@@ -113,8 +114,22 @@ class Engine(Protocol):
         """How it is started so that it keeps what it computed."""
         ...
 
+    @property
+    def TELL_LOAD(self) -> str:
+        """How it is started so that it tells its load."""
+        ...
+
+    @property
+    def LOAD_ROUTES(self) -> tuple[str, ...]:
+        """Where it tells its load, the best first; what it has not got answers 404."""
+        ...
+
     def read(self, pages: Pages, url: str) -> EngineFacts:
         """What the pages of the worker at `url` tell."""
+        ...
+
+    def load(self, page: Page) -> dict[int, Load]:
+        """Rank to load, by an answer of one of the `LOAD_ROUTES`; {} if it has none."""
         ...
 
 
@@ -142,6 +157,18 @@ def count(answer: Mapping[str, Any], name: str, limit: int = LARGEST_COUNT) -> i
     """A field that is a whole number from 1 to `limit`, else 0."""
     value = answer.get(name)
     return value if type(value) is int and 0 < value <= limit else 0
+
+
+def whole(value: object) -> int:
+    """A number of requests or tokens, 0 where it is none."""
+    return value if type(value) is int and 0 <= value <= LARGEST_COUNT else 0
+
+
+def share(value: object) -> float | None:
+    """A number from 0 to 1, None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 <= value <= 1 else None
 
 
 def stamp(answer: Mapping[str, Any], name: str) -> float | str | None:

@@ -15,15 +15,20 @@ from gateway.workers.engines.facts import (
     RANKS,
     EngineFacts,
     EventSource,
+    Page,
     Pages,
     connectable,
     count,
     no_size,
     refused,
+    share,
     stamp,
     string,
+    whole,
 )
+from gateway.workers.engines.prometheus import by_rank
 from kvindex.wire import sglang as wire
+from router.load import Load, Prefills
 
 ROUTES = ("/server_info",)
 OLDER = {"/server_info": "/get_server_info"}
@@ -33,6 +38,8 @@ OWN_FIELDS = {"page_size", "kv_events", "internal_states", "max_total_num_tokens
 DECODE = wire.decode_batch
 CACHE = "start it without --disable-radix-cache"
 TELL_CACHED = "start it with --enable-cache-report"
+TELL_LOAD = "newer releases do, older ones with --enable-metrics"
+LOAD_ROUTES = ("/v1/loads?include=core", "/metrics")
 SEND_EVENTS = (
     """start it with --kv-events-config '{"publisher": "zmq", """
     """"endpoint": "tcp://*:5557", "replay_endpoint": "tcp://*:6557"}'"""
@@ -116,6 +123,43 @@ def _sources(info: dict[str, Any], url: str) -> dict[int, EventSource]:
     except msgspec.ValidationError:  # null, or of a shape that says nothing
         return {}
     return descriptor.sources(url)
+
+
+def load(page: Page) -> dict[int, Load]:
+    """The load of each rank by /v1/loads, or by the Prometheus page."""
+    entries = page.object().get("loads")
+    if not isinstance(entries, list):
+        return _load_of_metrics(page.text())
+    ranks = [entry for entry in entries[:RANKS] if isinstance(entry, dict)]
+    return {whole(entry.get("dp_rank")): _load(entry) for entry in ranks}
+
+
+def _load(entry: dict[str, Any]) -> Load:
+    tokens = entry.get("num_waiting_uncached_tokens")
+    took_us = whole(entry.get("total_prefill_busy_us"))
+    prefilled = whole(entry.get("total_prefill_uncached_tokens"))
+    return Load(
+        running=whole(entry.get("num_running_reqs")),
+        waiting=whole(entry.get("num_waiting_reqs")),
+        kv_usage=share(entry.get("token_usage")),
+        waiting_tokens=None if tokens is None else whole(tokens),
+        prefills=Prefills(prefilled, took_us / 1e6) if took_us else None,
+    )
+
+
+def _load_of_metrics(text: str) -> dict[int, Load]:
+    def told(name: str) -> dict[int, float]:
+        return by_rank(text, "dp_rank", f"sglang:{name}")
+
+    waiting, usage = told("num_queue_reqs"), told("token_usage")
+    return {
+        rank: Load(
+            running=int(number),
+            waiting=int(waiting.get(rank, 0)),
+            kv_usage=share(usage.get(rank)),
+        )
+        for rank, number in told("num_running_reqs").items()
+    }
 
 
 PUBLISHES_FINGERPRINT = False

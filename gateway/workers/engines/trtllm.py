@@ -3,7 +3,8 @@
 /server_info has the block size that is in use. KV events are no stream: they wait to be
 fetched with POST /kv_cache_events (`gateway/events/drain.py`), once each, so nothing
 is said about where they are, nor how many attention data-parallel ranks there are.
-/metrics is left alone: reading it takes away what it tells.
+/metrics is left alone: reading it takes away what it tells. The load is on
+/prometheus/metrics, that of all ranks as one.
 """
 
 from typing import Any
@@ -15,14 +16,18 @@ from gateway.workers.engines.facts import (
     LARGEST_BLOCK,
     MISSING,
     EngineFacts,
+    Page,
     Pages,
     count,
     no_size,
     refused,
+    share,
     string,
 )
+from gateway.workers.engines.prometheus import by_rank
 from kvindex.events import EventBatch
 from kvindex.wire import trtllm as wire
+from router.load import Load
 
 ROUTES = ("/version", "/server_info")
 OLDER: dict[str, str] = {}
@@ -33,6 +38,8 @@ DECODE = wire.decode_batch
 """The ZMQ stream of some releases has maps as vLLM's."""
 CACHE = "kv_cache_config: {enable_block_reuse: true} in its --config FILE"
 TELL_CACHED = "newer releases do"
+TELL_LOAD = "return_perf_metrics: true in its --config FILE"
+LOAD_ROUTES = ("/prometheus/metrics",)
 SEND_EVENTS = (
     "start it with --config FILE (before: --extra_llm_api_options FILE) that has "
     "kv_cache_config: {enable_block_reuse: true, event_buffer_max_size: 32768}"
@@ -74,6 +81,23 @@ def read(pages: Pages, url: str) -> EngineFacts:
 def is_mine(info: dict[str, Any]) -> bool:
     """Whether a /server_info is this engine's."""
     return not OWN_FIELDS.isdisjoint(info)
+
+
+def load(page: Page) -> dict[int, Load]:
+    """The load of the whole worker, as rank 0's."""
+    text = page.text()
+
+    def told(name: str) -> float | None:
+        return by_rank(text, "rank", f"trtllm_{name}").get(0)
+
+    running = told("num_requests_running")
+    if running is None:
+        return {}
+    waiting, usage = told("num_requests_waiting"), told("kv_cache_utilization")
+    report = Load(
+        running=int(running), waiting=int(waiting or 0), kv_usage=share(usage)
+    )
+    return {0: report}
 
 
 PUBLISHES_FINGERPRINT = True

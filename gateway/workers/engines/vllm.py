@@ -19,12 +19,16 @@ from gateway.workers.engines.facts import (
     RANKS,
     EngineFacts,
     EventSource,
+    Page,
     Pages,
     connectable,
     no_size,
+    share,
     string,
 )
+from gateway.workers.engines.prometheus import by_rank
 from kvindex.wire import vllm as wire
+from router.load import Load, Prefills
 
 ROUTES = ("/version", "/metrics", "/kv_event_sources")
 OLDER: dict[str, str] = {}
@@ -32,6 +36,8 @@ OLDER: dict[str, str] = {}
 DECODE = wire.decode_batch
 CACHE = "start it without --no-enable-prefix-caching"
 TELL_CACHED = "start it with --enable-prompt-tokens-details"
+TELL_LOAD = "start it without --disable-log-stats"
+LOAD_ROUTES = ("/metrics",)
 SEND_EVENTS = (
     """start it with --kv-events-config '{"enable_kv_cache_events": true, """
     """"publisher": "zmq", "endpoint": "tcp://*:5557", """
@@ -139,6 +145,33 @@ def event_sources(entries: dict[str, Any], url: str) -> dict[int, EventSource]:
             replay=connectable(replay, url) if replay else None,
         )
     return sources
+
+
+def load(page: Page) -> dict[int, Load]:
+    """The load of each rank by /metrics; prefills are those of finished requests."""
+    text = page.text()
+
+    def told(*names: str) -> dict[int, float]:
+        return by_rank(text, "engine", *(f"vllm:{name}" for name in names))
+
+    running, waiting = told("num_requests_running"), told("num_requests_waiting")
+    usage = told("kv_cache_usage_perc", "gpu_cache_usage_perc")
+    count = told("request_prefill_time_seconds_count")
+    seconds = told("request_prefill_time_seconds_sum")
+    tokens = told("request_prefill_kv_computed_tokens_sum")
+    prefills = {
+        rank: Prefills(tokens[rank], seconds[rank], count[rank])
+        for rank in tokens.keys() & seconds.keys() & count.keys()
+    }
+    return {
+        rank: Load(
+            running=int(number),
+            waiting=int(waiting.get(rank, 0)),
+            kv_usage=share(usage.get(rank)),
+            prefills=prefills.get(rank),
+        )
+        for rank, number in running.items()
+    }
 
 
 PUBLISHES_FINGERPRINT = False

@@ -40,7 +40,9 @@ async def test_healthy_workers_of_each_engine(
     assert [checkup.findings for checkup in found] == [(), (), ()]
     assert [c.engine.split()[0] for c in found] == list(engines)
     assert {c.events for c in found} == {"live, heard"}
-    assert {(c.cached_tokens, c.load) for c in found} == {("told", "own requests")}
+    assert {c.cached_tokens for c in found} == {"told"}
+    sources = ["/metrics", "/v1/loads", "/prometheus/metrics"]
+    assert [c.load for c in found] == sources
     assert [c.rendering for c in found] == [
         "proven by probes",
         "proven by probes",

@@ -1,0 +1,91 @@
+"""What the workers say of their load, asked for again and again.
+
+A worker that does not answer, or has no such route, is as loaded as the gateway's own
+ledger says; what it said before expires (`router.load`). Nothing else becomes of it:
+whether a worker works is no business of this file.
+"""
+
+import asyncio
+import logging
+import random
+
+import aiohttp
+
+from gateway.settings.config import Config
+from gateway.workers.asking import Asker, Unanswered
+from gateway.workers.contact import ENGINES
+from gateway.workers.engines.facts import Engine
+from router.load import LIVES_S, Load
+from router.pool import WorkerPool
+from router.worker import Worker, WorkerState
+
+log = logging.getLogger(__name__)
+
+TIMEOUT = aiohttp.ClientTimeout(total=2, connect=1)
+PAGE_BYTES = 4 * 1024 * 1024
+UNTOLD_S = 30.0
+"""A worker that has no such route is asked again after so long."""
+LIVES_INTERVALS = 3.0
+"""A report outlives so many questions that have no answer."""
+UNREACHED = (WorkerState.joining, WorkerState.down)
+
+
+class LoadWatch:
+    """Asks workers for their load, each by a task of its own."""
+
+    def __init__(self, config: Config, pool: WorkerPool) -> None:
+        self._config = config
+        self._pool = pool
+
+    async def watch(self, session: aiohttp.ClientSession, worker: Worker) -> None:
+        """Ask one worker again and again, until cancelled; never if so configured."""
+        interval = self._config.load_interval
+        if not interval:
+            await asyncio.get_running_loop().create_future()
+        api_key = worker.api_key or self._config.worker_api_key
+        asker = Asker(session, worker.url, api_key, timeout=TIMEOUT)
+        while True:
+            wait_s = interval
+            engine = ENGINES.get(worker.engine or "")
+            if engine is not None and worker.state not in UNREACHED:
+                told = await self._ask(asker, engine, worker)
+                wait_s = interval if told else max(interval, UNTOLD_S)
+            await asyncio.sleep(wait_s * random.uniform(0.8, 1.2))
+
+    async def _ask(self, asker: Asker, engine: Engine, worker: Worker) -> bool:
+        """False where it does not tell; True where it does, or may do later."""
+        for route in engine.LOAD_ROUTES:
+            own = _own(worker)
+            try:
+                page = await asker.get(route, PAGE_BYTES)
+            except Unanswered as error:
+                log.debug("worker %s: %s", worker.url, error)
+                return True
+            loads = engine.load(page)
+            if loads:
+                self._write_down(worker, route.partition("?")[0], own, loads)
+                return True
+        return False
+
+    def _write_down(
+        self,
+        worker: Worker,
+        source: str,
+        own: dict[int, int],
+        loads: dict[int, Load],
+    ) -> None:
+        lives_s = max(LIVES_S, LIVES_INTERVALS * self._config.load_interval)
+        if not worker.reports:
+            log.info("worker %s tells its load at %s", worker.url, source)
+        now = _own(worker)
+        for rank, load in loads.items():
+            # A request may be prefilled while the answer is under way: not another's.
+            mine = max(own.get(rank, 0), now.get(rank, 0))
+            self._pool.reported(
+                worker, rank, load, own=mine, source=source, lives_s=lives_s
+            )
+
+
+def _own(worker: Worker) -> dict[int, int]:
+    """By rank, the requests of ours that may wait there."""
+    return {rank: ledger.prefills for rank, ledger in worker.ledgers.items()}
