@@ -12,7 +12,7 @@ from gateway.events.listener import Listener
 from gateway.events.owners import Owners
 from gateway.events.silence import Silence
 from gateway.events.slices import Slices
-from gateway.events.sources import Alone
+from gateway.events.sources import Bind
 from gateway.events.topics import Topics
 from gateway.settings.config import Config, event_topics
 from kvindex.feed import FeedSettings
@@ -38,8 +38,8 @@ class Ingest:
         """
         declared, bind = event_topics(config), config.kv_events_bind
         settings = FeedSettings(suspect_ttl_s=config.suspect_ttl)
-        alone = None if consumes else Alone(bind, frozenset(declared.values()))
-        self.owners = Owners(indexes, settings, alone)
+        here = Bind(bind, frozenset(declared.values()), mine=consumes)
+        self.owners = Owners(indexes, settings, here)
         self.silence = Silence(pool)
         slices = Slices()
         self._sockets = EventSockets(slices)

@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 
 from gateway.events.slices import BLOCKS
-from gateway.events.sources import Alone, Sources, sources_of
+from gateway.events.sources import Bind, Sources, sources_of
 from gateway.workers.contact import WorkerFacts
 from gateway.workers.engines.facts import RANKS
 from kvindex.events import EventBatch
@@ -48,10 +48,10 @@ class Owners:
     """Opens and closes the Knowledge of every (worker, rank)."""
 
     def __init__(
-        self, indexes: Indexes, settings: FeedSettings, alone: Alone | None = None
+        self, indexes: Indexes, settings: FeedSettings, bind: Bind | None = None
     ) -> None:
-        """`alone`: feeds that allow one consumer only are another process's."""
-        self._alone = alone
+        """`bind` is where publishers connect to, if they may."""
+        self._bind = bind
         self._indexes = indexes
         self._settings = settings
         self._starts: dict[str, _Start] = {}
@@ -69,7 +69,7 @@ class Owners:
             self._facts.get(url),
             seen=self._seen.get(url, ()),
             listened=url in self._listened,
-            alone=self._alone,
+            bind=self._bind,
         )
 
     def learn(self, worker: Worker, facts: WorkerFacts) -> None:

@@ -21,19 +21,22 @@ HEARD = f"process {CONSUMER} alone hears them, as they come to --kv-events-bind"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-class Alone(msgspec.Struct, frozen=True):
-    """Another process of this gateway takes what only one may."""
+class Bind(msgspec.Struct, frozen=True):
+    """Where this gateway listens for publishers that connect.
 
-    bind: str | None
-    """Where it listens for publishers that connect."""
+    Not `mine`: it is another process of it that does, and takes what only one may.
+    """
+
+    endpoint: str | None
     topics: Collection[str]
     """The workers that are known to publish there."""
+    mine: bool = True
 
     def hears(self, url: str, told: Iterable[EventSource]) -> bool:
         """Whether a worker publishes there: by its topic, or by what it told."""
-        if self.bind is None:
+        if self.endpoint is None:
             return False
-        port = self.bind.rpartition(":")[2]
+        port = self.endpoint.rpartition(":")[2]
         # Its own port may have that number, too, but not on a machine it shares.
         return url in self.topics or any(
             source.endpoint.rpartition(":")[2] == port
@@ -84,22 +87,24 @@ def sources_of(
     *,
     seen: Collection[int] = (),
     listened: bool = False,
-    alone: Alone | None = None,
+    bind: Bind | None = None,
 ) -> Sources:
     """The sources of a worker; `seen` are ranks that its events named.
 
-    `listened`: its topic is one of the gateway's own socket. What the operator declared
-    wins over all, that socket over what the worker tells. `alone`: what only one may
-    take is another process's.
+    `listened`: its topic is one of the gateway's own socket, `bind`; so it is where the
+    worker tells that it publishes there. What the operator declared wins over all, that
+    socket over what else the worker tells.
     """
     engine = ENGINES.get((facts and facts.engine) or GENERIC, vllm)
     told, ranks = (facts.sources or {}, facts.ranks) if facts else ({}, ())
     if spec.kv_events:
         return _declared(spec, ranks, engine.DECODE)
     replays = by_rank(spec.replay, ranks or tuple(told))
-    if alone is not None and alone.hears(spec.url, told.values()):
+    mine = bind is None or bind.mine
+    hears = bind is not None and bind.hears(spec.url, told.values())
+    if hears and not mine:
         return Sources(ranks=_ranks(ranks, told), by_rank={}, elsewhere=HEARD)
-    if listened:
+    if listened or hears:
         known = {rank: source.replay for rank, source in told.items() if source.replay}
         return Sources(
             ranks=_ranks(ranks, seen),
@@ -112,8 +117,8 @@ def sources_of(
         return Sources(
             ranks=_ranks(ranks, seen),
             by_rank={},
-            drained=alone is None,
-            elsewhere=FETCHED if alone is not None else "",
+            drained=mine,
+            elsewhere="" if mine else FETCHED,
             decode=facts.drained,
         )
     sources = {

@@ -114,7 +114,8 @@ async def test_a_worker_that_tells_where_it_connects_to(
     start_gateway: StartGateway,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Taken for a publisher that binds there until it is heard; then all is known."""
+    """It is the gateway's own socket: nobody connects there, all is heard from the
+    first batch on."""
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     worker = await start_worker(
         options(
@@ -125,14 +126,16 @@ async def test_a_worker_that_tells_where_it_connects_to(
     )
     gateway = await start_gateway(worker, kv_events_bind=endpoint)
     await asyncio.sleep(0.5)
+    feed = feeds(gateway, worker)[0]
+    assert (feed.state, feed.reason) == ("live", "no batch yet")
+    assert (await gateway.feed())["source"] == "--kv-events-bind"
     await gateway.chat(TURN)
     await until(lambda: held(gateway, worker) >= 8)
-    await asyncio.sleep(1.0)
     await gateway.chat(turn(1))
     await until(lambda: states(gateway, worker) == ["live"])
-    feed = feeds(gateway, worker)[0]
     assert (feed.state, feed.reason, feed.complete) == ("live", "", True)
-    assert "publishes elsewhere" not in caplog.text
+    assert feeds(gateway, worker)[0] is feed
+    assert not [r for r in caplog.records if "degraded" in r.getMessage()]
 
 
 async def test_topics_in_the_usual_form(

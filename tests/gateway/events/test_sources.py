@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gateway.events.sources import by_rank, sources_of
+from gateway.events.sources import Bind, by_rank, sources_of
 from gateway.workers.contact import WorkerFacts
 from gateway.workers.engines import sglang, trtllm, vllm
 from gateway.workers.engines.facts import EventSource
@@ -98,3 +98,32 @@ def test_each_engine_is_decoded_by_its_own_rules() -> None:
         assert sources_of(SPEC, facts(engine)).decode is module.DECODE
     decoder = trtllm.EventDecoder("v2_sha256")
     assert sources_of(SPEC, facts("trtllm", drained=decoder)).decode == decoder
+
+
+@pytest.mark.parametrize(
+    ("url", "endpoint", "heard"),
+    [
+        ("http://w1:8000", "tcp://gateway:5557", True),
+        ("http://w1:8000", "tcp://10.0.0.9:5557", True),
+        ("http://127.0.0.1:8000", "tcp://127.0.0.1:5557", True),  # the port is ours
+        ("http://w1:8000", "tcp://w1:5557", False),  # its own, of the same number
+        ("http://w1:8000", "tcp://gateway:5558", False),
+        ("http://w1:8000", "ipc:///events", False),
+    ],
+)
+def test_a_worker_that_tells_that_it_publishes_here(
+    url: str, endpoint: str, heard: bool
+) -> None:
+    """Nobody connects to the gateway's own socket; its replays are asked for."""
+    spec = WorkerSpec(url=url)
+    source = EventSource(endpoint=endpoint, replay="tcp://w1:6557")
+    told = facts(sources={0: source})
+    here = Bind("tcp://*:5557", frozenset())
+    sources = sources_of(spec, told, bind=here)
+    assert sources.listened == heard
+    assert dict(sources.by_rank) == ({} if heard else {0: source})
+    assert dict(sources.replays) == ({0: "tcp://w1:6557"} if heard else {})
+    other = sources_of(spec, told, bind=Bind("tcp://*:5557", frozenset(), mine=False))
+    assert bool(other.elsewhere) == heard
+    assert not other.listened
+    assert not sources_of(spec, told, bind=Bind(None, frozenset())).listened
