@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from gateway import handlers
+from gateway.access.key_command import KeyConfig
 from gateway.admin.page import routes
 from gateway.cli import SIMULATED, parser
 from gateway.endpoints import render_endpoints, render_server
@@ -20,7 +21,8 @@ from gateway.settings.render_config import RenderConfig
 from gateway.workers import worker_routes
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
+ROOT_DOCUMENTS = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
+DOCUMENTS = [*(ROOT / name for name in ROOT_DOCUMENTS), *ROOT.glob("docs/*.md")]
 
 
 def _commands() -> Iterator[tuple[str, str]]:
@@ -62,7 +64,7 @@ def test_the_readme_opens_with_the_two_commands() -> None:
 @pytest.mark.parametrize(("document", "command"), commands("kv-gateway"))
 def test_kv_gateway_commands(document: str, command: str) -> None:
     """Every command line of ours is taken by the parser and the configuration."""
-    words = shlex.split(command.split("   ")[0])[1:]
+    words = shlex.split(command.split("   ")[0].split(" >> ")[0])[1:]
     if words[0].startswith("-"):
         words.insert(0, "serve")
     if len(words) == 1 or {"...", "NAME", "COMMAND"} & set(words):
@@ -70,6 +72,8 @@ def test_kv_gateway_commands(document: str, command: str) -> None:
     arguments = parser(words[0]).parse_args(words)
     if words[0] == "render":
         assert read(RenderConfig, arguments, {}).model
+    elif words[0] == "key":
+        assert read(KeyConfig, arguments, {}).name
     elif words[0] == "config":
         assert arguments.show
     elif words[0] not in SIMULATED:

@@ -55,6 +55,23 @@ HEALTH = Dashboard(
             unit="reqps",
         ),
         Panel(
+            title="Clients",
+            meaning="Requests per second by the key's name: taken, or over a limit.",
+            lines=(
+                Line(
+                    or_zero(shown("client_requests_total", "client, outcome")),
+                    "{{client}} {{outcome}}",
+                ),
+            ),
+            unit="reqps",
+        ),
+        Panel(
+            title="Keys that do not fit",
+            meaning="Requests per second without a key, or with a wrong one.",
+            lines=(Line(or_zero(shown("refused_keys_total", "reason")), "{{reason}}"),),
+            unit="reqps",
+        ),
+        Panel(
             title="Rank headers dropped",
             meaning="Clients per second that asked for a rank without --client-rank.",
             lines=(

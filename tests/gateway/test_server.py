@@ -137,3 +137,18 @@ async def test_a_head_is_limited_as_a_whole() -> None:
         assert b'"code":"head_too_large"' in body
         assert await client.rest() == b""
     await runner.cleanup()
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: g\r\n"])
+async def test_who_sends_no_whole_head_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    """After the time that free connections are kept, however it trickles in."""
+    monkeypatch.setattr("gateway.server.KEEP_ALIVE_S", 0.2)
+    runner, port = await started()
+    async with RawClient(port) as client:
+        for byte in said:
+            client.writer.write(bytes([byte]))
+            await asyncio.sleep(0.005)
+        assert await client.rest() == b""
+    await runner.cleanup()
