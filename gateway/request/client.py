@@ -23,7 +23,6 @@ BUFFER_LOW = 64 * 1024
 """Bytes that may still wait when the worker is resumed."""
 
 _LINGER_NOT = struct.pack("ii", 1, 0)  # close with a reset
-_COPY_BELOW = 16 * 1024  # a copy is cheaper than a second buffer, up to here
 _BODILESS = frozenset({204, 304})
 
 
@@ -122,20 +121,17 @@ class ClientWriter:
     def start(self) -> None:
         """Write the head, if nothing has been written yet."""
         if not self.started:
-            self._write([])
+            self._write(b"")
 
-    def body(self, pieces: list[bytes]) -> None:
-        """Write a part of the body."""
-        size = sum(map(len, pieces))
-        if not size:
-            return
+    def body(self, data: bytes) -> None:
+        """Write a part of the body, which is not empty."""
         if self.chunked:
-            pieces = [b"%x\r\n" % size, *pieces, b"\r\n"]
-        self._write(pieces)
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        self._write(data)
 
     def end(self) -> None:
         """Write the end of the body."""
-        self._write([b"0\r\n\r\n"] if self.chunked else [])
+        self._write(b"0\r\n\r\n" if self.chunked else b"")
 
     def cut(self) -> None:
         """End so that the client notices: the body is not complete."""
@@ -149,18 +145,14 @@ class ClientWriter:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
         transport.abort()
 
-    def _write(self, pieces: list[bytes]) -> None:
+    def _write(self, data: bytes) -> None:
         if not self.started:
             self.started = True
-            pieces = [self._head, *pieces]
-        if self._transport is None or self.gone or not pieces:
-            return
-        size = sum(map(len, pieces))
-        self._writer.output_size += size
-        if size <= _COPY_BELOW:
-            self._transport.write(b"".join(pieces))
-        else:
-            self._transport.writelines(pieces)
+            data = self._head + data
+            self._writer.output_size += len(data)  # tells aiohttp that it has begun
+        transport = self._transport
+        if data and transport is not None and not transport.is_closing():
+            transport.write(data)
 
 
 def cut(request: web.Request) -> RelayedResponse:

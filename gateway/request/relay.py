@@ -119,11 +119,11 @@ class _Passage:
         if self.client.gone:
             self._give_up()
             return
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if self._events is not None:
-            whole = self._events.feed(b"".join(pieces))
-            pieces = [whole] if whole else []
-        if pieces:
-            self._pass(pieces)
+            data = self._events.feed(data)
+        if data:
+            self._pass(data)
         if self.client.full:
             self._response.pause()
             self._wake.set()
@@ -131,7 +131,7 @@ class _Passage:
     def end(self) -> None:
         rest = self._events.rest() if self._events is not None else b""
         if rest:
-            self._pass([rest])
+            self._pass(rest)
         self.client.end()
         self._finish(None)
 
@@ -141,23 +141,18 @@ class _Passage:
             if events.done:
                 self.end()
                 return
-            self.client.body([events.error_event(error)])
+            self.client.body(events.error_event(error))
             self.client.end()
         else:
             self.incomplete = True
         self._finish(error)
 
-    def _pass(self, pieces: list[bytes]) -> None:
-        if not self._began:
-            self._begin(pieces)
-        for piece in pieces:
-            self._observer.data(piece)
-        self.client.body(pieces)
-
-    def _begin(self, pieces: list[bytes]) -> None:
-        if self._events is None or has_data(pieces[0]):
+    def _pass(self, data: bytes) -> None:
+        if not self._began and (self._events is None or has_data(data)):
             self._began = True
             self._observer.first_byte()
+        self._observer.data(data)
+        self.client.body(data)
 
     def _finish(self, error: GatewayError | None) -> None:
         self.client.response.error = error

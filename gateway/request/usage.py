@@ -47,6 +47,8 @@ class UsageScanner:
         """Look at a further piece of the body."""
         if self._tail:
             data = self._tail + data
+        elif _KEY not in data and data.endswith(b"\n"):  # most events: nothing to see
+            return
         self._tail = self._unfinished_key(data)
         end = len(data)
         for _ in range(TRIES):
