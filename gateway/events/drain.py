@@ -12,13 +12,15 @@ import time
 from collections.abc import Callable, Mapping
 
 import aiohttp
+import msgspec
 
 from gateway.events.owners import Owners
 from gateway.events.silence import expect
 from gateway.events.slices import BLOCKS, Slices
 from gateway.workers.contact import reason
 from gateway.workers.engines.trtllm import NO_EVENTS
-from kvindex.wire.trtllm import RawEvent, split_drain
+from kvindex.events import UndecodableBatch
+from kvindex.wire.trtllm import read_head, unread_events
 from kvindex.wire.trtllm_pieces import pieces
 from router.worker import Worker
 
@@ -124,26 +126,33 @@ class Drainer:
         events = 0
         for piece in pieces(body):
             async with self._slices.turn():
-                drained = split_drain(piece)
-            events += len(drained.events)
-            for why in drained.undecodable:
+                unread, undecodable = unread_events(piece)
+            for why in undecodable:
                 self._undecodable(worker, why)
-            for event in drained.events:
-                await self._hand_on(worker, event)
+            for raw in unread:
+                events += await self._hand_on(worker, raw)
         for known in list(worker.knowledge.values()):
             await self._slices.work_off(known.feed)  # of other causes than events, too
         return events
 
-    async def _hand_on(self, worker: Worker, event: RawEvent) -> None:
+    async def _hand_on(self, worker: Worker, raw: msgspec.Raw) -> bool:
+        """Give an event to its feed; False where it is none."""
+        try:
+            async with self._slices.turn():
+                event = read_head(raw)
+        except UndecodableBatch as error:
+            self._undecodable(worker, str(error))
+            return False
         feed = self._owners.feed(worker, event.rank)
         if feed is None:
             log.debug("worker %s: an event of rank %d", worker.url, event.rank)
-            return
+            return True
         restarts = feed.counters.restarts
         feed.receive(event.event_id, event.payload)
         await self._slices.work_off(feed)
         if feed.counters.restarts > restarts:
             self._owners.began_anew(worker, event.rank)
+        return True
 
     def _undecodable(self, worker: Worker, why: str) -> None:
         """Of which rank it would have been, nobody knows."""

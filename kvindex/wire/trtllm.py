@@ -50,7 +50,9 @@ __all__ = [
     "decode_batch",
     "decode_event",
     "encode_event",
+    "read_head",
     "split_drain",
+    "unread_events",
 ]
 
 MISSED = "missed events: the worker's buffer overflowed, or someone else drains it too"
@@ -101,17 +103,32 @@ _TYPES = {
 
 def split_drain(body: bytes) -> Drain:
     """The events of one answer. Lists in the list are taken for part of it."""
+    raws, undecodable = unread_events(body)
     events: list[RawEvent] = []
-    undecodable: list[str] = []
-    for raw in _flat(body, undecodable, _DEPTH):
+    for raw in raws:
         try:
-            head = _HEAD.decode(raw)
-        except BROKEN:
-            undecodable.append("event_id")
-            continue
-        rank = head.attention_dp_rank or 0
-        events.append(RawEvent(rank, head.event_id, bytes(raw)))
+            events.append(read_head(raw))
+        except UndecodableBatch as error:
+            undecodable.append(str(error))
     return Drain(tuple(events), tuple(undecodable))
+
+
+def unread_events(body: bytes) -> tuple[list[msgspec.Raw], list[str]]:
+    """The events of one answer as they are, and a reason for each that is none.
+
+    To be read one by one, by `read_head`: each may have megabytes.
+    """
+    undecodable: list[str] = []
+    return list(_flat(body, undecodable, _DEPTH)), undecodable
+
+
+def read_head(raw: msgspec.Raw) -> RawEvent:
+    """Whose event it is, and its number. Raises UndecodableBatch where it has none."""
+    try:
+        head = _HEAD.decode(raw)
+    except BROKEN:
+        raise UndecodableBatch("event_id") from None
+    return RawEvent(head.attention_dp_rank or 0, head.event_id, bytes(raw))
 
 
 def _flat(

@@ -5,42 +5,43 @@ is cut where one event ends and the next begins, without decoding it.
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 PIECE_BYTES = 256 * 1024
 _FIELD = b'"event_id"'
 _LOOK_BACK = 32
+_BETWEEN = (b",", b" ", b"\t", b"\r", b"\n")
 
 
 def pieces(body: bytes, size: int = PIECE_BYTES) -> Iterator[bytes]:
     """Answers of about `size` bytes that together have all events of `body`, in order.
 
-    One event is never cut. Where the answer is not a plain list of events that begin
-    with their id, it is left whole.
+    One event is never cut. What is not a plain list of events that begin with their id
+    is left whole, from there on.
     """
-    cuts = _cuts(body, size) if len(body) > size else []
-    if not cuts:
+    at = last = body.find(_FIELD)
+    if len(body) <= size or not _is_plain(body, at):
         yield body
         return
-    text = memoryview(body)
-    edges = [body.index(b"[") + 1, *cuts, body.rindex(b"]")]
-    for start, end in pairwise(edges):
-        yield b"[%b]" % bytes(text[start:end]).strip(b", \t\r\n")
-
-
-def _cuts(body: bytes, size: int) -> list[int]:
-    """Where events begin, `size` apart or more; none if there are lists in the list."""
-    cuts: list[int] = []
-    last = at = body.find(_FIELD)
-    if body[:at].split() != [b"[{"] and body[:at].split() != [b"[", b"{"]:
-        return []
-    if not body.rstrip().endswith(b"]"):
-        return []
+    start = body.index(b"[") + 1
     while (at := body.find(_FIELD, at + 1)) >= 0:
         before = b"".join(body[max(0, at - _LOOK_BACK) : at].split())
-        if not before.endswith(b"},{"):
-            return []
+        if not before.endswith(b"},{"):  # a list in the list
+            break
         if at - last >= size:
-            cuts.append(body.rindex(b"{", 0, at))
-            last = at
-    return cuts
+            cut = body.rindex(b"{", 0, at)
+            yield _list(body, start, cut)
+            start, last = cut, at
+    yield _list(body, start, body.rindex(b"]"))
+
+
+def _is_plain(body: bytes, first: int) -> bool:
+    """Does it begin with an event, and end as a list does?"""
+    opening = b"".join(body[: max(0, first)].split())
+    return opening == b"[{" and body[-_LOOK_BACK:].rstrip().endswith(b"]")
+
+
+def _list(body: bytes, start: int, end: int) -> bytes:
+    """A list of some of its events."""
+    while body[end - 1 : end] in _BETWEEN:
+        end -= 1
+    return b"".join((b"[", memoryview(body)[start:end], b"]"))
