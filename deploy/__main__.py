@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from deploy import chart
 from deploy.boards import DASHBOARDS
 from deploy.dashboards import to_json
 from deploy.rules import rule_tests, rules
@@ -21,3 +22,7 @@ def files() -> Iterator[tuple[Path, str]]:
 if __name__ == "__main__":
     for path, text in files():
         path.write_text(text)
+    if chart.is_available():
+        for path, text in chart.manifests():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)

@@ -1,0 +1,273 @@
+"""The Helm chart, rendered by Helm itself: schema, values, the drain contract."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from deploy import chart
+from deploy.__main__ import HERE
+from gateway.cli import parser
+from gateway.settings.config import Config
+from gateway.settings.options import options_of
+from tests.deploy.kubernetes import check, objects
+
+pytestmark = pytest.mark.skipif(
+    not chart.is_available(), reason="Helm's SDK is not installed (helm-python-sdk)"
+)
+SOME: Mapping[str, Any] = {"workers": {"urls": ["http://w1:8000"]}}
+EVERYTHING: Mapping[str, Any] = {
+    "workers": {
+        "services": [
+            {"name": "vllm", "namespace": "llm", "port": "http"},
+            {"name": "trtllm", "port": 8000},
+            {"name": "other", "namespace": "llm"},
+        ],
+        "dns": ["w.example.com:8000"],
+        "urls": ["http://a:8000", "http://b:8000"],
+    },
+    "model": {"source": "/models/qwen3", "claim": "models", "hubCacheClaim": "hub"},
+    "replicas": 3,
+    "image": {"repository": "images.example.com/kv-gateway", "tag": "x"},
+    "imagePullSecrets": [{"name": "pull"}],
+    "args": ["--max-inflight-tokens=60000"],
+    "env": [{"name": "KV_GATEWAY_LOG_LEVEL", "value": "debug"}],
+    "keys": {"admin": {"name": "keys"}, "worker": {"name": "keys", "key": "w"}},
+    "drain": {"preStopSeconds": 7, "delaySeconds": 11, "timeoutSeconds": 300},
+    "service": {"type": "LoadBalancer", "port": 8080, "annotations": {"a": "b"}},
+    "serviceAccount": {"name": "mine", "annotations": {"a": "b"}},
+    "networkPolicy": {
+        "from": [{"podSelector": {}}],
+        "restrictEgress": True,
+        "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
+    },
+    "monitoring": {
+        "serviceMonitor": {"enabled": True, "labels": {"release": "p"}},
+        "rules": {"enabled": True},
+        "dashboards": {"enabled": True},
+    },
+    "podAnnotations": {"a": "b"},
+    "podLabels": {"c": "d"},
+    "nodeSelector": {"e": "f"},
+    "tolerations": [{"operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+}
+
+
+@pytest.fixture(scope="module")
+def everything() -> dict[str, str]:
+    """The chart with every value set."""
+    return chart.render(EVERYTHING, namespace="gateways")
+
+
+def only(rendered: Mapping[str, str], path: str) -> Any:
+    """The one object of a template."""
+    (one,) = objects(rendered[path])
+    return one
+
+
+def container(rendered: Mapping[str, str]) -> Any:
+    """The gateway's container."""
+    pod = only(rendered, "deployment.yaml")["spec"]["template"]["spec"]
+    (one,) = pod["containers"]
+    return one
+
+
+def options(rendered: Mapping[str, str]) -> Config:
+    """What the gateway reads from the container's arguments."""
+    given = parser("serve").parse_args(container(rendered)["args"])
+    values = {
+        option.name: tuple(map(option.from_text, text))
+        if isinstance(text, list)
+        else option.from_text(text)
+        for option in options_of(Config)
+        if (text := getattr(given, option.name)) is not None
+    }
+    return Config(**values)
+
+
+def test_helm_finds_nothing_to_say() -> None:
+    """Its linter, with values of all kinds."""
+    assert chart.lint(EVERYTHING) == []
+    assert chart.lint(SOME) == []
+
+
+def test_what_is_rendered_fits_kubernetes(everything: dict[str, str]) -> None:
+    """Each object by its schema, strictly, in the oldest release of the chart too."""
+    found = [one for text in everything.values() for one in check(text)]
+    kinds = {one["kind"] for one in found}
+    assert kinds == {
+        *("ConfigMap", "Deployment", "NetworkPolicy", "Pod", "PodDisruptionBudget"),
+        *("PrometheusRule", "Role", "RoleBinding", "Service", "ServiceAccount"),
+        "ServiceMonitor",
+    }
+    names = [(one["kind"], one["metadata"]["name"]) for one in found]
+    assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", n) for _, n in names)
+
+
+def test_defaults_fit_kubernetes() -> None:
+    """As little as can be said."""
+    rendered = chart.render(SOME)
+    found = {one["kind"] for text in rendered.values() for one in check(text)}
+    assert "Role" not in found
+    assert "ServiceMonitor" not in found
+    pod = only(rendered, "deployment.yaml")["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert options(rendered).workers == (("http://w1:8000",),)
+
+
+def test_the_arguments_are_the_gateways(everything: dict[str, str]) -> None:
+    """The container's own command line, as the gateway reads it."""
+    config = options(everything)
+    services = [str(service) for service in config.workers_k8s]
+    assert services == ["llm/vllm:http", "gateways/trtllm:8000", "llm/other"]
+    assert [str(name) for name in config.workers_dns] == ["w.example.com:8000"]
+    assert config.workers == (("http://a:8000", "http://b:8000"),)
+    assert config.model == ((None, "/models/qwen3"),)
+    assert config.max_inflight_tokens == 60000
+    assert config.port == 8080
+    variables = {option.variable for option in options_of(Config)}
+    named = {one["name"] for one in container(everything)["env"]}
+    assert named - {"HF_HOME"} <= variables
+
+
+@pytest.mark.parametrize("drain", [{}, EVERYTHING["drain"]])
+def test_the_pods_grace_is_that_of_the_drain(drain: dict[str, int]) -> None:
+    """Left alone, then served while /ready is 503, then open requests: all fits in."""
+    rendered = chart.render({**SOME, "drain": drain})
+    config = options(rendered)
+    pod = only(rendered, "deployment.yaml")["spec"]["template"]["spec"]
+    alone = container(rendered)["lifecycle"]["preStop"]["sleep"]["seconds"]
+    needed = alone + config.drain_delay + config.drain_timeout
+    assert pod["terminationGracePeriodSeconds"] == needed + 10
+    probe = container(rendered)["readinessProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] <= config.drain_delay
+
+
+def test_probes_are_apart() -> None:
+    """Alive is not ready: a gateway without workers is not restarted."""
+    one = container(chart.render(SOME))
+    paths = {
+        name: one[f"{name}Probe"]["httpGet"]["path"]
+        for name in ("startup", "liveness", "readiness")
+    }
+    assert paths == {
+        "startup": "/health",
+        "liveness": "/health",
+        "readiness": "/ready",
+    }
+
+
+def test_nobody_and_read_only(everything: dict[str, str]) -> None:
+    """What the pods may do; what they write to are volumes."""
+    pods = [
+        only(everything, "deployment.yaml")["spec"]["template"]["spec"],
+        only(everything, "tests/ready.yaml")["spec"],
+    ]
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        (one,) = pod["containers"]
+        assert one["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert one["resources"]["limits"]["memory"]
+    mounts = {
+        m["mountPath"]: m.get("readOnly", False)
+        for m in pods[0]["containers"][0]["volumeMounts"]
+    }
+    assert mounts == {"/tmp": False, "/cache": False, "/models": True, "/hub": True}
+    user = pods[0]["securityContext"]["runAsUser"]
+    assert f"USER {user}:{user}" in (HERE / "docker" / "Dockerfile").read_text()
+
+
+def test_who_the_workers_are_and_no_more(everything: dict[str, str]) -> None:
+    """A role in each namespace with workers: EndpointSlices, to be read."""
+    roles = objects(everything["role.yaml"])
+    assert [role["metadata"]["namespace"] for role in roles] == ["llm", "gateways"]
+    for role in roles:
+        assert role["rules"] == [
+            {
+                "apiGroups": ["discovery.k8s.io"],
+                "resources": ["endpointslices"],
+                "verbs": ["get", "list", "watch"],
+            }
+        ]
+    for role, binding in zip(
+        roles, objects(everything["rolebinding.yaml"]), strict=True
+    ):
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
+        assert binding["metadata"]["namespace"] == role["metadata"]["namespace"]
+        subject = {"kind": "ServiceAccount", "name": "mine", "namespace": "gateways"}
+        assert binding["subjects"] == [subject]
+
+
+def test_rules_and_dashboards_are_those_of_today(everything: dict[str, str]) -> None:
+    """Not copies of another day."""
+    rules = only(everything, "prometheusrule.yaml")["spec"]
+    assert rules == yaml.safe_load((HERE / "prometheus" / "rules.yaml").read_text())
+    boards = objects(everything["dashboards.yaml"])
+    shown = {name: text for one in boards for name, text in one["data"].items()}
+    files = sorted(HERE.glob("grafana/*.json"))
+    assert sorted(shown) == [path.name for path in files]
+    for path in files:
+        assert json.loads(shown[path.name]) == json.loads(path.read_text())
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({**SOME, "replica": 2}, "replica"),
+    ({**SOME, "replicas": "two"}, "two"),
+    ({"workers": {"services": [{"namespace": "llm"}]}}, "name"),
+    ({"workers": {"services": [{"name": "a/b"}]}}, "a/b"),
+    ({"workers": {"services": [{"name": ""}]}}, "''"),
+    ({"workers": {"services": [{"name": "a", "port": 0}]}}, "0"),
+    ({"workers": {"dns": ["no-port"]}}, "no-port"),
+    ({**SOME, "drain": {"timeoutSeconds": -1}}, "-1"),
+    ({**SOME, "monitoring": {"serviceMonitor": {"interval": "15"}}}, "15"),
+    ({**SOME, "keys": {"admin": "secret"}}, "secret"),
+]
+"""Values that are refused, and what of the refusal."""
+
+
+@pytest.mark.parametrize(("values", "said"), WRONG)
+def test_values_that_are_refused(values: dict[str, Any], said: str) -> None:
+    """By the schema, before anything is made of them."""
+    schema = json.loads((chart.CHART / "values.schema.json").read_text())
+    with pytest.raises(jsonschema.ValidationError) as refused:
+        jsonschema.validate(values, schema)
+    assert said in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("values", "said"), [({}, "no workers"), ({**SOME, "replica": 2}, "replica")]
+)
+def test_helm_refuses_them(values: dict[str, Any], said: str) -> None:
+    """By that schema; and a gateway that could have no worker."""
+    with pytest.raises(chart.ChartError, match=said):
+        chart.render(values)
+
+
+def test_every_value_has_a_schema() -> None:
+    """And what the schema knows has a default that says what it is."""
+    schema = json.loads((chart.CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((chart.CHART / "values.yaml").read_text())
+    assert set(values) == set(schema["properties"]) - {"global"}
+    for name, told in schema["properties"].items():
+        if "properties" in told and name != "resources":
+            assert set(values[name]) == set(told["properties"]), name
+
+
+def test_the_manifests_are_those_of_the_chart() -> None:
+    """`python -m deploy` was run after the last change; nothing else lies there."""
+    made = dict(chart.manifests())
+    for path, text in made.items():
+        assert path.read_text() == text, path.name
+    there = set(chart.MANIFESTS.rglob("*.yaml"))
+    ours = {chart.MANIFESTS / "values.yaml", chart.MANIFESTS / "kustomization.yaml"}
+    assert there - ours == set(made)
