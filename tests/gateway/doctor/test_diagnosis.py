@@ -12,17 +12,19 @@ from gateway.workers.contact import WorkerFacts
 from gateway.workers.engines.facts import Page, no_size, refused
 from kvindex.index import Indexes
 from kvindex.knowledge import Knowledge
+from router.load import Load
 from router.pool import WorkerPool
 from router.proof import Proof
 from router.worker import Worker, WorkerSpec
 
 
 def known(url: str = "http://w1:8000") -> tuple[Worker, WorkerFacts]:
-    """A proven vLLM worker without event source, and what it told."""
+    """A proven vLLM worker that tells its load and no events, and what it told."""
     pool = WorkerPool(clock=time.monotonic)
     worker = pool.add(WorkerSpec(url=url, model="m", engine="vllm"))
     pool.answered(worker)
     worker.proof = Proof(by="digest")
+    pool.reported(worker, 0, Load(), own=0, source="/metrics")
     return worker, WorkerFacts(models=(), listing=(), engine="vllm")
 
 
@@ -48,6 +50,20 @@ def test_what_comes_of_a_small_chat(
     assert found.cached_tokens == told
     expected = () if problem is None else (Finding(problem, remedy),)
     assert found.findings == expected
+
+
+def test_a_load_that_is_not_told() -> None:
+    """Nothing is wrong: what this gateway sent is known, and nothing else is."""
+    worker, facts = known()
+    assert examine(worker, facts, Trial(None, 64)).load == "/metrics"
+    worker.reports.clear()
+    found = examine(worker, facts, Trial(None, 64))
+    assert found.load == "own requests"
+    (finding,) = found.findings
+    assert (finding.remedy, finding.wrong) == (
+        "start it without --disable-log-stats",
+        False,
+    )
 
 
 def test_a_block_size_that_cannot_be() -> None:
