@@ -69,6 +69,7 @@ class Supervisor:
         self._tls = Tls.of(config)
         self._changes = Changes()
         self._leaving: Leaving | None = None
+        self._url = ""
 
     async def run(self) -> None:
         """Serve until a signal. Raises ConfigError."""
@@ -107,6 +108,7 @@ class Supervisor:
             urls = await asyncio.gather(*(process.admit() for process in processes))
         except EndedEarly as error:
             raise ConfigError(f"a process ended at its start: {error}") from None
+        log.info("operators are answered at %s", self._url)
         print(f"ready {urls[0]}", flush=True)  # noqa: T201 - for whoever started it
 
     async def _unless_leaving(self, work: Coroutine[Any, Any, None]) -> bool:
@@ -141,8 +143,7 @@ class Supervisor:
         runner, tls = make_runner(app, shutdown_s=OPERATORS_S), self._tls
         await runner.setup()
         try:
-            url = await open_sockets(runner, self._operators, tls.operators)
-            log.info("operators are answered at %s", url)
+            self._url = await open_sockets(runner, self._operators, tls.operators)
             async with running(tls.watch()):
                 yield
         finally:

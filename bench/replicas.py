@@ -1,0 +1,137 @@
+"""Three gateways over one fleet: their hit rate beside one's, and when one is killed.
+
+The same chats are held with one gateway, with three among which each request is
+spread at random, and with three of which one is killed in the middle and started anew
+as a gateway that knows nothing. Gateways share nothing but the workers.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from bench._machine import machine
+from bench._processes import running
+from bench._replica_traffic import Traffic, hit_rate
+from simworker.model import NAME, demo_model_dir
+from simworker.workload import Session, Shape, generate, request_count
+
+WINDOW_S = 5.0
+RECOVERED_WITHIN_S = 30.0
+POINTS = 2.0
+Started = tuple[int, str]
+"""Pid and URL."""
+
+
+def run(argv: Sequence[str]) -> None:
+    """Print three hit rates, and what clients saw of the kill."""
+    parser = argparse.ArgumentParser(prog="python -m bench replicas",
+                                     description=__doc__)  # fmt: skip
+    parser.add_argument("--workers", type=int, default=6)
+    parser.add_argument("--gateways", type=int, default=3)
+    parser.add_argument("--sessions", type=int, default=120)
+    parser.add_argument("--seconds", type=float, default=60.0,
+                        help="over which sessions begin")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=20)
+    options = parser.parse_args(argv)
+    shape = Shape(products=6, arrival_s=options.seconds)
+    sessions = generate(options.seed, options.sessions, shape)
+    print(machine())
+    print(f"{options.workers} simulated vLLM workers, {options.sessions} chats, "
+          f"{request_count(sessions)} requests")  # fmt: skip
+    one = _measure(options.workers, 1, sessions)
+    several = _measure(options.workers, options.gateways, sessions)
+    kill_s = options.seconds / 2
+    killed = _measure(options.workers, options.gateways, sessions, kill_s=kill_s)
+    _report(one, several, killed, kill_s, options.gateways)
+
+
+def _start(stack: contextlib.ExitStack, commands: Sequence[tuple[str, ...]],
+           ) -> list[Started]:  # fmt: skip
+    """Start all of them side by side."""
+    contexts = [running("gateway", *words) for words in commands]
+    with ThreadPoolExecutor(len(contexts)) as threads:
+        started = list(threads.map(lambda context: context.__enter__(), contexts))
+    for context in contexts:
+        stack.push(context)
+    return started
+
+
+def _gateway(workers: Sequence[str]) -> tuple[str, ...]:
+    return ("serve", "--workers", ",".join(workers), "--model", str(demo_model_dir()),
+            "--host", "127.0.0.1", "--port", "0", "--log-level", "error")  # fmt: skip
+
+
+def _measure(
+    workers: int,
+    gateways: int,
+    sessions: Sequence[Session],
+    kill_s: float | None = None,
+) -> Traffic:
+    """Hold the chats with so many fresh gateways before fresh workers."""
+    worker = ("sim-worker", "--engine", "vllm", "--port", "0",
+              "--served-model-name", NAME, "--prefill-rate", "10000",
+              "--decode-rate", "120", "--blocks", "2560")  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        urls = [url for _, url in _start(stack, workers * [worker])]
+        started = _start(stack, gateways * [_gateway(urls)])
+        traffic = Traffic([url for _, url in started], NAME)
+        if kill_s is None:
+            asyncio.run(traffic.hold(sessions))
+        else:
+            asyncio.run(_hold_and_kill(stack, traffic, sessions, started[-1], kill_s,
+                                       _gateway(urls)))  # fmt: skip
+    return traffic
+
+
+async def _hold_and_kill(
+    stack: contextlib.ExitStack,
+    traffic: Traffic,
+    sessions: Sequence[Session],
+    victim: Started,
+    kill_s: float,
+    command: tuple[str, ...],
+) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        chats = tasks.create_task(traffic.hold(sessions))
+        await asyncio.sleep(kill_s)
+        os.kill(victim[0], signal.SIGKILL)
+        # The balancer finds out by its errors, a second later.
+        await asyncio.sleep(1.0)
+        traffic.gateways.remove(victim[1])
+        ((_, url),) = await asyncio.to_thread(_start, stack, [command])
+        print(
+            f"  another gateway is ready {traffic.now_s - kill_s:.1f} s after the kill"
+        )
+        traffic.gateways.append(url)
+        await chats
+
+
+def _report(
+    one: Traffic, several: Traffic, killed: Traffic, kill_s: float, gateways: int
+) -> None:
+    first, second = hit_rate(one.samples), hit_rate(several.samples)
+    print(f"hit rate of 1 gateway   {first:6.1%}")
+    print(f"hit rate of {gateways} gateways  {second:6.1%}, "
+          f"{100 * (second - first):+.1f} points")  # fmt: skip
+    print(f"one of {gateways} is killed after {kill_s:g} s and replaced:")
+    print(f"  connections that broke, sent again: {killed.retried or 'none'}")
+    print(f"  anything else: {killed.refused or 'none'}")
+    print(f"  {'seconds':>10} {'killed':>7} {'not killed':>10}")
+    end = max(sample.at_s for sample in several.samples)
+    begin = kill_s - 2 * WINDOW_S
+    while begin < end:
+        until = begin + WINDOW_S
+        rates = [hit_rate(t.samples, begin, until) for t in (killed, several)]
+        print(f"  {begin:4.0f}..{until:<4.0f} {rates[0]:7.1%} {rates[1]:10.1%}")
+        begin = until
+    since = kill_s + RECOVERED_WITHIN_S
+    if since < end:
+        rates = [hit_rate(t.samples, since) for t in (killed, several)]
+        print(f"  from {RECOVERED_WITHIN_S:g} s after the kill: {rates[0]:.1%} against "
+              f"{rates[1]:.1%}, {100 * (rates[0] - rates[1]):+.1f} points")  # fmt: skip
+    good = abs(second - first) * 100 <= POINTS and not killed.refused
+    print("as it must be" if good else "NOT as it must be")
