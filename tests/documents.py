@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
 
@@ -51,7 +52,7 @@ def options_of_both() -> str:
     return _own(SharedConfig, LogConfig, TlsConfig)
 
 
-def _own(config: type[SharedConfig], *also: type[SharedConfig]) -> str:
+def _own(config: type[SharedConfig], *also: type[msgspec.Struct]) -> str:
     """The table of the options that are declared by these very classes."""
     own = {name for one in (config, *also) for name in vars(one)["__annotations__"]}
     return markdown_table(o for o in options_of(config) if o.name in own)

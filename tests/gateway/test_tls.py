@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,7 +122,7 @@ async def test_an_authority_that_is_taken_back(
     listed = tmp_path / "listed.pem"
     listed.write_bytes(old.file.read_bytes())
     context = serving(authority, client_ca=listed)
-    known = authority.client(*old.issue("client", "client.example"))
+    known = authority.client(old.issue("client", "client.example"))
     watch = asyncio.create_task(context.watch())
     async with Echo(context) as port:
         reader, writer = await asyncio.open_connection(HOST, port, ssl=known)
@@ -152,7 +153,7 @@ def test_mistakes(authority: Authority, tmp_path: Path) -> None:
     _, other_key = authority.issue("other", HOST)
     none, empty = tmp_path / "none.pem", tmp_path / "empty.pem"
     empty.write_text("")
-    for options, said in (
+    given: list[tuple[dict[str, Any], str]] = [
         ({"tls_key": key}, "--tls-key and --tls-client-ca need --tls-cert"),
         ({"tls_client_ca": cert}, "need --tls-cert"),
         ({"tls_cert": none}, f"--tls-cert {none}: No such file"),
@@ -164,17 +165,13 @@ def test_mistakes(authority: Authority, tmp_path: Path) -> None:
             {"tls_cert": cert, "tls_key": key, "tls_client_ca": empty},
             f"--tls-client-ca {empty}: no certificates",
         ),
-    ):
-        with pytest.raises(ConfigError) as refused:
-            Tls.of(Config(**options))
-        assert said in str(refused.value)
-    for options, said in (
         ({"worker_key": key}, "--worker-key needs --worker-cert"),
         ({"worker_ca": empty}, f"--worker-ca {empty}: no certificates"),
         ({"worker_cert": cert, "worker_key": none}, f"--worker-key {none}: No such"),
-    ):
+    ]
+    for options, said in given:
         with pytest.raises(ConfigError) as refused:
-            for_workers(Config(**options))
+            Tls.of(Config(**options)), for_workers(Config(**options))
         assert said in str(refused.value)
 
 

@@ -31,9 +31,9 @@ class Authority:
         )
         return context
 
-    def client(self, *certificate: Path) -> ssl.SSLContext:
+    def client(self, certificate: tuple[Path, Path] | None = None) -> ssl.SSLContext:
         """What a client speaks that trusts this authority, with its own files."""
         context = ssl.create_default_context(cafile=self.file)
-        if certificate:
+        if certificate is not None:
             context.load_cert_chain(*certificate)
         return context

@@ -148,7 +148,11 @@ async def serve(
     `options` are those of `Config`, by name.
     """
     urls = tuple(worker.url for worker in workers)
-    given = {"policy": "round_robin", "render": "never", "max_body": MAX_BODY} | options
+    given: dict[str, Any] = {
+        "policy": "round_robin",
+        "render": "never",
+        "max_body": MAX_BODY,
+    } | options
     config = Config(workers=(urls,), **given)
     real = RealGateway(config)
     watches: list[Watch] = []

@@ -127,11 +127,11 @@ async def test_clients_that_have_to_show_a_certificate(
             worker, tls_cert=cert, tls_key=key, tls_client_ca=ours.file
         ) as gateway,
     ):
-        known = ours.client(*ours.issue("client", "client.example"))
+        known = ours.client(ours.issue("client", "client.example"))
         assert await status(gateway.port, known) == b"200"
         for stranger in (
             ours.client(),
-            ours.client(*theirs.issue("stranger", "client.example")),
+            ours.client(theirs.issue("stranger", "client.example")),
         ):
             with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
                 await status(gateway.port, stranger)

@@ -81,8 +81,8 @@ def test_nobody_is_ahead_by_more_than_one(clients: list[str]) -> None:
     served = dict.fromkeys("abcd", 0)
     order = []
     while queue:
-        client, item = next(queue.in_turn())
-        assert client is not None
+        turn, item = next(queue.in_turn())
+        client = str(turn)
         waiting = [c for c in served if served[c] < clients.count(c)]
         assert served[client] == min(served[c] for c in waiting)
         queue.served(client, item)
