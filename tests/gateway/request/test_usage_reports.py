@@ -122,8 +122,8 @@ async def test_a_worker_that_says_it_is_busy_is_busy(
 
     ai-dynamo/dynamo#7753
 
-    There, two publishers wrote one number. Here the load of a worker has one writer,
-    what this gateway has in flight, and what a worker refuses is a state of its own.
+    There, two publishers wrote one number. Here what this gateway has in flight and
+    what the worker says are two, and what a worker refuses is a state of its own.
     """
     full = refusal(b"503 Service Unavailable", b"Retry-After: 20")
     async with worker(full) as busy, worker(ANSWER) as free:
