@@ -6,14 +6,13 @@ a mistake is told before anything large is loaded.
 
 import argparse
 import logging
-import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from gateway.errors import ConfigError
-from gateway.listening import take_port
+from gateway.listening import take_port, take_ports
 from gateway.logs import formats as logs
 from gateway.settings.config import Config
 from gateway.settings.reading import read, said
@@ -54,8 +53,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     from gateway.serve import Doors, serve
 
     gateway = Gateway(config)
-    clients = take_port(config.host, config.port)
-    return serve(gateway, config, Doors(clients=clients, operators=_own_port(config)))
+    clients, operators = take_ports(config)
+    return serve(gateway, config, Doors(clients=clients, operators=operators))
 
 
 def _render(arguments: argparse.Namespace) -> int:
@@ -67,14 +66,6 @@ def _render(arguments: argparse.Namespace) -> int:
     server = RenderServer(config)
     doors = Doors(clients=take_port(config.host, config.port))
     return serve(server, config, doors)
-
-
-def _own_port(config: Config) -> Sequence[socket.socket]:
-    """Where operators are answered, if not where clients are."""
-    if config.admin_port is None:
-        return ()
-    host = config.admin_host or config.host
-    return take_port(host, config.admin_port, flag="--admin-port")
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

@@ -5,8 +5,27 @@ A port that is in use is told at once, and without a word about workers before i
 
 import errno
 import socket
+from collections.abc import Iterable
 
 from gateway.errors import ConfigError
+from gateway.settings.config import Config
+
+
+def take_ports(
+    config: Config, *, shared: bool = False
+) -> tuple[list[socket.socket], list[socket.socket]]:
+    """Sockets for clients, and for operators where they have a port; ConfigError."""
+    clients = take_port(config.host, config.port, shared=shared)
+    if config.admin_port is None:
+        return clients, []
+    host, port = config.admin_host or config.host, config.admin_port
+    try:
+        if (host, port) == (config.host, config.port) and port:
+            raise ConfigError(f"--admin-port {port} is the port of clients")
+        return clients, take_port(host, port, flag="--admin-port")
+    except ConfigError:
+        _close(clients)
+        raise
 
 
 def take_port(
@@ -28,8 +47,7 @@ def take_port(
             place = (address[0], number, *address[2:])
             taken.append(_bound(family, place, shared=shared))
     except (OSError, UnicodeError) as error:
-        for sock in taken:
-            sock.close()
+        _close(taken)
         raise _refusal(f"{host}:{port}", error, flag) from None
     return taken
 
@@ -45,6 +63,11 @@ def listen(sock: socket.socket) -> None:
         host, port = sock.getsockname()[:2]
         sock.close()
         raise _refusal(f"{host}:{port}", error) from None
+
+
+def _close(sockets: Iterable[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()
 
 
 def _refusal(

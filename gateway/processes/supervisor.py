@@ -5,6 +5,7 @@ It has no index and answers no client; operators talk to it (`operators_routes.p
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import secrets
 import signal
@@ -19,7 +20,7 @@ import uvloop
 
 from gateway.background import running
 from gateway.errors import ConfigError
-from gateway.listening import take_port
+from gateway.listening import take_ports
 from gateway.processes.changes import Changes
 from gateway.processes.operators_routes import application
 from gateway.processes.process import EndedEarly, Process
@@ -43,13 +44,14 @@ def supervise(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; exit status 0. Raises ConfigError."""
     if config.admin_port is None:
         raise ConfigError("--processes above 1 needs --admin-port")
-    for sock in take_port(config.host, config.port):  # is it somebody else's?
+    for sock in itertools.chain(*take_ports(config)):  # are they somebody else's?
         sock.close()
-    clients = take_port(config.host, config.port, shared=True)
-    operators = take_port(
-        config.admin_host or config.host, config.admin_port, flag="--admin-port"
-    )
-    uvloop.run(Supervisor(config, clients, operators).run())
+    clients, operators = take_ports(config, shared=True)
+    try:
+        uvloop.run(Supervisor(config, clients, operators).run())
+    finally:
+        for sock in (*clients, *operators):
+            sock.close()
     return 0
 
 

@@ -35,8 +35,9 @@ def test_what_happened_of_late() -> None:
         "decisions": [{"ago_s": 4.0, "worker": "c"}],
     }
     page = merging.recent([(0, first), (1, second)])
-    assert [(s["age"], s["prompt_tokens"], s["first_token_p50_s"])
-            for s in page["slots"]] == [(3, 40, 0.5), (1, 40, 0.1), (0, 20, None)]  # fmt: skip
+    names = ("age", "prompt_tokens", "first_token_p50_s")
+    slots = [tuple(slot[name] for name in names) for slot in page["slots"]]
+    assert slots == [(3, 40, 0.5), (1, 40, 0.1), (0, 20, None)]
     assert [(d["process"], d["worker"]) for d in page["decisions"]] == [
         (0, "a"),
         (1, "c"),

@@ -18,6 +18,7 @@ from tests.running import MODEL
 
 DEAD = "http://127.0.0.1:1"
 OTHER = "http://127.0.0.1:2"
+REQUESTS = "kv_gateway_requests_total"
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +47,9 @@ def test_both_answer(gateway: Several) -> None:
     for family in text_string_to_metric_families(gateway.page("/metrics")):
         for sample in family.samples:
             assert "process" in sample.labels
-            if sample.labels.get("endpoint") == "chat_completions":
-                if sample.name == "kv_gateway_requests_total":
-                    counted[sample.labels["process"]] += int(sample.value)
+            endpoint = sample.labels.get("endpoint")
+            if (sample.name, endpoint) == (REQUESTS, "chat_completions"):
+                counted[sample.labels["process"]] += int(sample.value)
     assert set(counted) == {"0", "1"}
     assert counted.total() == 24
 
@@ -192,8 +193,8 @@ def test_operators_need_a_port(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """What each of them refuses is said once."""
-    words = ("--workers", DEAD, "--processes", "2", "--host", "127.0.0.1", "--port", "0",
-             "--admin-port", "0", "--model", "/no/such/model")  # fmt: skip
+    words = ["--workers", DEAD, "--processes", "2", "--host", "127.0.0.1"]
+    words += ["--port", "0", "--admin-port", "0", "--model", "/no/such/model"]
     assert "/no/such/model" in refused(capsys, *words)
 
 
@@ -205,3 +206,5 @@ def test_ports_in_use(capsys: pytest.CaptureFixture[str], busy_port: int) -> Non
     assert f"--port: 127.0.0.1:{taken} is in use" in line
     line = refused(capsys, *words, "--port", "0", "--admin-port", taken)
     assert f"--admin-port: 127.0.0.1:{taken} is in use" in line
+    line = refused(capsys, *words, "--port", "8080", "--admin-port", "8080")
+    assert "--admin-port 8080 is the port of clients" in line
