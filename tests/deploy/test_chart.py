@@ -14,6 +14,7 @@ from deploy.__main__ import HERE
 from gateway.cli import parser
 from gateway.settings.config import Config
 from gateway.settings.options import options_of
+from gateway.settings.reading import read
 from tests.deploy.kubernetes import check, objects
 
 pytestmark = pytest.mark.skipif(
@@ -80,14 +81,7 @@ def container(rendered: Mapping[str, str]) -> Any:
 def options(rendered: Mapping[str, str]) -> Config:
     """What the gateway reads from the container's arguments."""
     given = parser("serve").parse_args(container(rendered)["args"])
-    values = {
-        option.name: tuple(map(option.from_text, text))
-        if isinstance(text, list)
-        else option.from_text(text)
-        for option in options_of(Config)
-        if (text := getattr(given, option.name)) is not None
-    }
-    return Config(**values)
+    return read(Config, given, {})
 
 
 def test_helm_finds_nothing_to_say() -> None:
