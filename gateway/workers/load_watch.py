@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 TIMEOUT = aiohttp.ClientTimeout(total=2, connect=1)
 PAGE_BYTES = 4 * 1024 * 1024
+LONG_BYTES = 128 * 1024
+"""A longer page, as of many ranks, would hold up the loop: a thread reads it."""
 UNTOLD_S = 30.0
 """A worker that has no such route is asked again after so long."""
 LIVES_INTERVALS = 3.0
@@ -61,7 +63,10 @@ class LoadWatch:
             except Unanswered as error:
                 log.debug("worker %s: %s", worker.url, error)
                 return True
-            loads = engine.load(page)
+            if len(page.body) > LONG_BYTES:
+                loads = await asyncio.to_thread(engine.load, page)
+            else:
+                loads = engine.load(page)
             if loads:
                 self._write_down(worker, route.partition("?")[0], own, loads)
                 return True

@@ -32,7 +32,7 @@ async def shown(gateway: Running, worker: int = 0) -> dict[str, Any]:
     return found
 
 
-async def ask_at(gateway: Running, count: int) -> list[asyncio.Task[Any]]:
+async def asked(gateway: Running, count: int) -> list[asyncio.Task[Any]]:
     """Long chats, none like another, under way."""
 
     async def ask(number: int) -> None:
@@ -77,7 +77,7 @@ async def test_one_gateway_sees_what_another_has_queued(
     busy, idle = await start_worker(engine(name)), await start_worker(engine(name))
     first = await start_gateway(busy, **QUICK)
     second = await start_gateway(busy, idle, **QUICK)
-    under_way = await ask_at(first, 8)
+    under_way = await asked(first, 8)
     await until(lambda: waiting(second) >= 5)
     await until(lambda: waiting(first) >= 5)
 
@@ -139,6 +139,27 @@ async def test_a_report_that_is_not_renewed_expires(
     assert (page["load_source"], page["load"]) == ("own requests", [])
     assert await gateway.metrics()
     assert await gateway.metric("reported_running_requests") == 0
+
+
+async def test_a_long_page_is_read_beside_the_loop(
+    start_gateway: StartGateway, scripted: Scripted
+) -> None:
+    """Many ranks make a page of megabytes; what it says is the same."""
+    page = "\n".join(f'noise{{n="{n}"}} 1.0' for n in range(60_000))
+    page += '\ntrtllm_num_requests_running{model_name="m"} 7.0\n'
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path == "/prometheus/metrics":
+            return web.Response(text=page)
+        if request.path == "/v1/models":
+            card = {"id": MODEL, "owned_by": "tensorrt_llm"}
+            return web.json_response({"object": "list", "data": [card]})
+        return web.Response(status=404)
+
+    gateway = await start_gateway(await scripted(answer), **QUICK)
+    known = gateway.gateway.pool.workers[0]
+    await until(lambda: known.report(0))
+    assert known.reports[0].load.running == 7
 
 
 def _listing(engine_name: str, paths: list[str], hangs: bool) -> Answer:
