@@ -19,8 +19,8 @@ LEARNT_AFTER = 24
 COMPARED_EVERY = 8
 COUNTED_AFTER_TOKENS = 20_000.0
 """Tokens that an engine has counted until its counters count."""
-LEAST_COUNTED_TOKENS = 64
-"""Between two reports: fewer tell more of the fixed cost than of the rate."""
+LEAST_COUNTED_TOKENS = 256
+"""Of a prefill, on average: fewer tell more of the fixed cost than of the rate."""
 STEP = math.log(1.25)
 """Speeds are told apart in steps of a quarter."""
 STAY = 0.65
@@ -94,14 +94,14 @@ class PrefillRate:
             prefills = now.count - before.count
         if min(tokens, took_s, prefills) < 0:
             self._counters[rank] = now
-        elif tokens >= LEAST_COUNTED_TOKENS and prefills >= 1 and took_s:
+        elif tokens and took_s and prefills >= 1:
             self._counters[rank] = now
             # Where they are not counted, all since the last look are taken for one.
             self._learn_counted(round(tokens / prefills), took_s / prefills, tokens)
 
     def _learn_counted(self, tokens: int, took_s: float, of: float) -> None:
         """Prefills of so many tokens `of` all that were counted took that long."""
-        if self._on_learnt is None:
+        if self._on_learnt is None or tokens < LEAST_COUNTED_TOKENS:
             return
         self._counted.add(tokens, took_s)
         self._counted_tokens += of

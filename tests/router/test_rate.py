@@ -172,8 +172,9 @@ def test_streams_tell_more_than_counters() -> None:
         (Prefills(1e6, 500.0, 90.0), Prefills(1e6, 500.0, 90.0)),
         (Prefills(1e6, 500.0, 90.0), Prefills(9e6, 500.0, 95.0)),
         (Prefills(1e6, 500.0, 90.0), Prefills(9e6, 600.0, 90.0)),
+        (Prefills(1e6, 500.0, 90.0), Prefills(1.1e6, 510.0, 1090.0)),
     ],
-    ids=["another process", "idle", "no time", "none finished"],
+    ids=["another process", "idle", "no time", "none finished", "short ones"],
 )
 def test_counters_that_tell_nothing(before: Prefills, now: Prefills) -> None:
     """They change nothing."""
