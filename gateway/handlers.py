@@ -130,6 +130,7 @@ class Handlers:
         begun = self._clock()
         with self._room.share() as share:
             body = await self._read(request, share)
+            body = await self._access.in_own_cache(request, body)
             described = await self._describe(request, body, ROUTED[endpoint], identity)
             outgoing = msgspec.structs.replace(
                 _outgoing(request, identity, endpoint, body, len(body), begun),

@@ -10,7 +10,9 @@ from gateway.access.clients import Clients
 from gateway.access.credentials import Credentials
 from gateway.access.keyring import Keyring
 from gateway.access.operators import Operators
+from gateway.access.own_cache import in_own_cache
 from gateway.background import Work
+from gateway.errors import ConfigError
 from gateway.guard import Guard
 from gateway.metrics.registry import Metrics
 from gateway.settings.config import Config
@@ -40,6 +42,9 @@ class Access:
         self._guard = partial(Guard, metrics=metrics, recorder=recorder)
         self._keyring = Keyring(read_keys(path)) if path is not None else None
         self.clients = Clients(self._keyring, metrics)
+        self._own_caches = config.cache_per_client
+        if self._own_caches and path is None:
+            raise ConfigError("--cache-per-client is of no use without --api-keys-file")
         self.operators = Operators(config.admin_key, config.metrics_key)
         self.credentials = Credentials.of(config)
         self.worker_tls = for_workers(config)
@@ -52,6 +57,10 @@ class Access:
             clients=self._guard(app, flat=flat, check=check),
             limited=self._guard(app, flat=flat, check=check, inside=inside),
         )
+
+    async def in_own_cache(self, request: web.Request, body: bytes) -> bytes:
+        """The body of a client's request as it is to be rendered, and sent."""
+        return await in_own_cache(request, body) if self._own_caches else body
 
     def work(self) -> dict[str, Work]:
         """What goes on in the background."""

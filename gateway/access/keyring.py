@@ -22,6 +22,7 @@ class Client:
     def __init__(self, name: str, label: str) -> None:
         self.name = name
         self.label = label
+        self.key_hash = ""
         self.limits = Limits()
 
 
@@ -50,6 +51,7 @@ class Keyring:
         clients: dict[bytes, Client] = {}
         for key in keys:
             client = before.get(key.name) or Client(key.name, self._label(key.name))
+            client.key_hash = key.hash
             client.limits.requests_per_minute = key.requests_per_minute
             client.limits.max_inflight = key.max_inflight
             clients[self._blinded(key.hash)] = client

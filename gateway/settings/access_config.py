@@ -20,6 +20,13 @@ class AccessConfig(SharedConfig, frozen=True, kw_only=True):
             parse=Path,
         ),
     ] = None
+    cache_per_client: Annotated[
+        bool,
+        option(
+            "keep the caches of clients apart, by a cache_salt that is made of the "
+            "client's key and added to its chats, completions and responses"
+        ),
+    ] = False
     metrics_key: Annotated[
         str | None,
         option(
