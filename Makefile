@@ -4,7 +4,8 @@ ARGS ?=
 PIP = .venv/bin/pip --quiet --disable-pip-version-check
 PACKAGES = gateway router render kvindex simworker bench deploy tests
 
-.PHONY: demo test lint types imports coverage format documents screenshots bench clean
+.PHONY: demo test lint types imports coverage format documents deploy-check screenshots \
+	bench clean
 
 demo: .venv/installed
 	@.venv/bin/kv-gateway demo $(ARGS)
@@ -33,6 +34,10 @@ format: .venv/installed-dev
 documents: .venv/installed-dev
 	@.venv/bin/python -m deploy
 	@.venv/bin/python -m tests.documents
+
+deploy-check: .venv/installed-dev
+	@.venv/bin/python -m pytest tests/deploy/test_chart.py tests/deploy/test_manifests.py \
+		tests/deploy/test_compose.py tests/deploy/test_image.py $(ARGS)
 
 screenshots: .venv/installed-dev
 	@KV_GATEWAY_SCREENSHOTS=docs/images .venv/bin/python -m pytest --timeout=300 \

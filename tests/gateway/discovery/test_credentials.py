@@ -1,10 +1,6 @@
 """The files of a service account: read anew, sent where they are safe, or refused."""
 
-import asyncio
 import random
-import shutil
-import ssl
-import subprocess
 from pathlib import Path
 
 import aiohttp
@@ -16,8 +12,8 @@ from gateway.discovery.credentials import ServiceAccount
 from gateway.discovery.standing import SourceFailed, SourceStanding
 from gateway.settings.discovery_config import KubernetesService
 from tests.gateway.discovery.api import PATH, ScriptedApi
+from tests.proxy.certificates import Authority
 
-OPENSSL = shutil.which("openssl")
 SERVICE = KubernetesService("llm", "vllm")
 
 
@@ -59,19 +55,11 @@ async def test_the_token_is_not_for_everybody(
     assert len(api.requests) == 1
 
 
-@pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
 async def test_the_authority_is_that_of_the_cluster(
     tmp_path: Path, client: aiohttp.ClientSession
 ) -> None:
-    """A server that ca.crt does not vouch for gets no request."""
-    certificate, key = tmp_path / "served.crt", tmp_path / "served.key"
-    command = f"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
-        -subj /CN=api -addext subjectAltName=IP:127.0.0.1 -keyout {key} \
-        -out {certificate}"
-    words = [str(OPENSSL), *command.split()]
-    await asyncio.to_thread(subprocess.run, words, check=True, capture_output=True)
-    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    served.load_cert_chain(certificate, key)
+    """A server that ca.crt does not vouch for gets no request; nor after a change."""
+    ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
 
     async def answer(request: web.Request) -> web.Response:
         return web.json_response({"metadata": {"resourceVersion": "7"}})
@@ -80,15 +68,18 @@ async def test_the_authority_is_that_of_the_cluster(
     app.router.add_get(PATH, answer)
     runner = web.AppRunner(app)
     await runner.setup()
+    served = ours.server("127.0.0.1")
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=served).start()
     url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-    account = tmp_path / "account"
-    account.mkdir()
-    api = ApiServer(url, ServiceAccount(account), SERVICE, client)
+    api = ApiServer(url, ServiceAccount(tmp_path), SERVICE, client)
+    trusted = tmp_path / "ca.crt"
     try:
-        with pytest.raises(SourceFailed, match="certificate verify failed"):
-            await api.list()
-        (account / "ca.crt").write_bytes(certificate.read_bytes())
+        for authority in (None, theirs):
+            if authority is not None:
+                trusted.write_bytes(authority.file.read_bytes())
+            with pytest.raises(SourceFailed, match="certificate verify failed"):
+                await api.list()
+        trusted.write_bytes(ours.file.read_bytes())
         assert await api.list() == ([], "7")
     finally:
         await runner.cleanup()
