@@ -39,7 +39,7 @@ class Derenderer:
         self.format = find_format(parsers.reasoning, parsers.tools)
         self.marks: Marks | None = None
         if self.format is not None:
-            self.marks = Marks(self.format.delimiters, vocabulary.added_ids)
+            self.marks = self.format.marks(vocabulary.added_ids)
         self._end_ids = end_ids(model, vocabulary.added_ids)
 
     def asked(self, request: Mapping[str, object] | None, *, chat: bool) -> Asked:

@@ -37,7 +37,7 @@ class AnswerParser:
         self._reasoning: ReasoningParser | None = None
         self._stage: Stage | None = None
         if format.whole is not None:
-            self._stage = format.whole(marks, prompt, variables)
+            self._stage = format.whole(marks, tools, prompt)
             return
         call_parser: CallParser | BareParser | None = None
         if calls and format.calls is not None:

@@ -40,7 +40,8 @@ class CallFormat(msgspec.Struct, frozen=True, kw_only=True):
 
     `opens` begin a call, `closes` end it, `section` is around several; `others` are
     further delimiters inside. `scan` finds the end of a body, `read` reads it.
-    `sections` are further spellings of a section's opening.
+    `sections` are further spellings of a section's opening. `suffixed` is whether a
+    tokenizer may have the delimiters with something after their names.
     """
 
     opens: tuple[str, ...]
@@ -50,6 +51,7 @@ class CallFormat(msgspec.Struct, frozen=True, kw_only=True):
     section: tuple[str, str] | None = None
     sections: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    suffixed: bool = False
 
     @property
     def delimiters(self) -> tuple[str, ...]:

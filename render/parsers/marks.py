@@ -15,22 +15,28 @@ MARK = re.compile(f"[{chr(FIRST)}-{chr(FIRST + MOST - 1)}]")
 class Marks:
     """The marks of one format with one tokenizer.
 
-    `by_id` is what ids are replaced by; the others are looked for in the text.
+    `by_id` is what ids are replaced by; the others are looked for in the text. Those
+    that are `spelled` otherwise by the tokenizer still go by their own names.
     """
 
-    def __init__(self, delimiters: Iterable[str], added_ids: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        delimiters: Iterable[str],
+        added_ids: Mapping[str, int],
+        spelled: Mapping[str, str] | None = None,
+    ) -> None:
         self._marks = {
             text: chr(FIRST + place)
             for place, text in enumerate(dict.fromkeys(delimiters))
         }
+        spelled = spelled or {}
+        written = {spelled.get(text, text): mark for text, mark in self._marks.items()}
         self.by_id = {
-            added_ids[text]: mark
-            for text, mark in self._marks.items()
-            if text in added_ids
+            added_ids[text]: mark for text, mark in written.items() if text in added_ids
         }
-        self._texts = {ord(mark): text for text, mark in self._marks.items()}
+        self._texts = {ord(mark): text for text, mark in written.items()}
         self._in_text = {
-            text: mark for text, mark in self._marks.items() if text not in added_ids
+            text: mark for text, mark in written.items() if text not in added_ids
         }
         longest_first = sorted(self._in_text, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")

@@ -16,7 +16,8 @@ class ReasoningFormat(msgspec.Struct, frozen=True, kw_only=True):
     `switches` are the template variables that say, and what they are without being
     given. `label` follows the opening mark, `through` is whether calls may begin
     without a closing one. `opens` and `closes` may have several spellings, `dropped`
-    are marks around the answer itself.
+    are marks around the answer itself. `suffixed` is whether a tokenizer may have the
+    marks with something after their names.
     """
 
     opens: tuple[str, ...]
@@ -26,6 +27,7 @@ class ReasoningFormat(msgspec.Struct, frozen=True, kw_only=True):
     label: str = ""
     through: bool = False
     dropped: tuple[str, ...] = ()
+    suffixed: bool = False
 
     @property
     def delimiters(self) -> tuple[str, ...]:

@@ -2,12 +2,29 @@
 
 from collections.abc import Mapping
 
+from render.parsers.call_shapes import plamo_tags
 from render.parsers.reasoning import ReasoningFormat
 
 
-def _think(*, inside: bool = False, through: bool = True) -> ReasoningFormat:
+def _think(
+    *, inside: bool = False, through: bool = True, suffixed: bool = False
+) -> ReasoningFormat:
     return ReasoningFormat(
-        opens=("<think>",), closes=("</think>",), inside=inside, through=through
+        opens=("<think>",),
+        closes=("</think>",),
+        inside=inside,
+        through=through,
+        suffixed=suffixed,
+    )
+
+
+def _efforts(*names: str) -> ReasoningFormat:
+    """Marks that say how much it thinks."""
+    return ReasoningFormat(
+        opens=tuple(f"<ifm|{name}>" for name in names),
+        closes=tuple(f"</ifm|{name}>" for name in names),
+        inside=True,
+        through=True,
     )
 
 
@@ -23,6 +40,18 @@ REASONING_FORMATS: Mapping[str, ReasoningFormat] = {
     "granite_thinking_parser": _think(),
     "olmo3": _think(inside=True, through=False),
     "step3": _think(inside=True),
+    "hy_v3": _think(suffixed=True),
+    "hy_v4": _think(inside=True, suffixed=True),
+    "k2_horizon": _efforts("think", "think_fast", "think_faster"),
+    "minimax_m3": ReasoningFormat(
+        opens=("<mm:think>",), closes=("</mm:think>",), through=True
+    ),
+    "plamo3": ReasoningFormat(
+        opens=plamo_tags("think")[:1],
+        closes=plamo_tags("think")[1:],
+        inside=True,
+        through=True,
+    ),
     "seed_oss": ReasoningFormat(
         opens=("<seed:think>",), closes=("</seed:think>",), inside=True, through=True
     ),
@@ -65,7 +94,6 @@ REASONING_ALIASES: Mapping[str, str] = {
     "holo2": "deepseek_v3",
     "interns1": "qwen3",
     "kimi": "kimi_k2",
-    "hy_v3": "deepseek_v3",
     "laguna": "deepseek_v3",
     "ling3": "qwen3",
     "mimo": "qwen3",

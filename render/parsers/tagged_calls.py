@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from render.parsers.calls import Body, Read
@@ -10,6 +10,8 @@ from render.parsers.events import Call
 from render.parsers.json_calls import named_call
 from render.parsers.json_text import NotJson, dump, load
 
+TEXTS = frozenset({"string", "any"})
+"""Types that say that a value is text."""
 NAME = re.compile(r"[^\s<>\"'{}\[\]\ud800-\udfff]+")
 
 
@@ -21,12 +23,19 @@ def _call(name: str, arguments: dict[str, Any]) -> list[Call] | None:
 
 
 def read_parameters(
-    opening: str, closing: str, ends: tuple[str, ...], *, inline: bool = False
+    opening: str,
+    closing: str,
+    ends: tuple[str, ...],
+    *,
+    inline: bool = False,
+    guess: bool = False,
+    unwrapped: Callable[[str], str] = str,
 ) -> Read:
     """`NAME>` and parameters `opening KEY>VALUE closing` (Qwen3-Coder, MiniMax).
 
     A value's own line breaks are kept, one at each side is markup; with `inline`, none
-    is. `ends` may close the whole.
+    is. `ends` may close the whole. A value is what is `unwrapped` of its text; without
+    a schema it is a `guess` whether it is JSON.
     """
 
     def read(body: Body) -> list[Call] | None:
@@ -52,7 +61,8 @@ def read_parameters(
                 return None
             value = body.marks.plain(_value(value, body.marks.of(closing), inline))
             key = key.strip().strip("\"'")
-            arguments[key] = body.tools.argument(name, key, value)
+            value = unwrapped(value)
+            arguments[key] = body.tools.argument(name, key, value, guess=guess)
         return _call(name, arguments)
 
     return read
@@ -75,17 +85,25 @@ def _value(written: str, closing: str, inline: bool) -> str:
 
 
 def read_pairs(
-    key: tuple[str, str], value: tuple[str, str], separator: str | None = None
+    key: tuple[str, str],
+    value: tuple[str, str],
+    separator: str | None = None,
+    kind: tuple[str, str] | None = None,
 ) -> Read:
     """`NAME` and pairs of a key and a value in tags (GLM).
 
-    A `separator` may stand after the name.
+    A `separator` may stand after the name, a type in tags (`kind`) after each key: it
+    says whether a value without a schema is text.
     """
 
     def read(body: Body) -> list[Call] | None:
         key_open, key_close, value_open, value_close = map(body.mark, (*key, *value))
+        typed = ""
+        if kind is not None:
+            type_open, type_close = map(body.mark, kind)
+            typed = rf"(?:\s*{type_open}([^{type_close}]*){type_close})?"
         pair = re.compile(
-            rf"\s*{key_open}([^{key_close}]*){key_close}"
+            rf"\s*{key_open}([^{key_close}]*){key_close}{typed or '()'}"
             rf"\s*{value_open}([^{value_close}]*){value_close}"
         )
         name, place = _leading_name(body.text)
@@ -95,8 +113,9 @@ def read_pairs(
             place += 1
         arguments: dict[str, Any] = {}
         while match := pair.match(body.text, place):
-            name_, text = (body.marks.plain(part) for part in match.groups())
-            argument = body.tools.argument(name, name_.strip(), text, guess=True)
+            name_, said, text = (body.marks.plain(p or "") for p in match.groups())
+            guess = said.strip().lower() not in TEXTS
+            argument = body.tools.argument(name, name_.strip(), text, guess=guess)
             arguments[name_.strip()] = argument
             place = match.end()
         return _call(name, arguments) if not body.text[place:].strip() else None

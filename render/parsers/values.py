@@ -42,13 +42,21 @@ class Tools:
 
         `guess` is whether one without a schema is JSON if it can be.
         """
-        schema = self._properties.get(tool, {}).get(name)
-        types = _types(schema)
-        if not types:
-            return _json(text) if guess else text
-        if "string" in types and types <= {"string", "null"}:
-            return None if "null" in types and _literal(text) == "null" else text
-        return _typed(text, types)
+        return typed_value(self.schema(tool, name), text, guess=guess)
+
+    def schema(self, tool: str, name: str) -> object:
+        """The schema of a tool's parameter, None where there is none."""
+        return self._properties.get(tool, {}).get(name)
+
+
+def typed_value(schema: object, text: str, *, guess: bool = False) -> Any:
+    """The value of a text by its schema; the text itself where it is no other."""
+    types = _types(schema)
+    if not types:
+        return _json(text) if guess else text
+    if "string" in types and types <= {"string", "null"}:
+        return None if "null" in types and _literal(text) == "null" else text
+    return _typed(text, types)
 
 
 def _types(schema: object) -> set[str]:

@@ -9,6 +9,7 @@ from tests.render.parsers.answers import cut, format_of, parse
 PARIS = {"city": "Paris"}
 JSON = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
 BAR, LOW = "\N{FULLWIDTH VERTICAL LINE}", "\N{LOWER ONE EIGHTH BLOCK}"
+M3 = "]<]minimax[>["
 DSML = f"{BAR}DSML{BAR}"
 
 
@@ -77,11 +78,43 @@ CALLS = {
     "gemma4": '<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>',
     "functiongemma": "<start_function_call>call:get_weather{city:<escape>Paris"
     "<escape>}<end_function_call>",
+    "hy_v4": "<tool_calls>\n<tool_call>get_weather\n<arg_key>city</arg_key>\n"
+    "<arg_value>Paris</arg_value>\n</tool_call>\n</tool_calls>",
+    "k2_horizon": "<ifm|tool_calls>\n<ifm|tool_call>get_weather\n"
+    "<ifm|arg_key>city</ifm|arg_key><ifm|arg_type>string</ifm|arg_type>"
+    "<ifm|arg_value>Paris</ifm|arg_value></ifm|tool_call>\n</ifm|tool_calls>",
+    "minicpm5": '<function name="get_weather"><param name="city">'
+    "<![CDATA[Paris]]></param></function>",
+    "minimax_m3": f'{M3}<tool_call>\n{M3}<invoke name="get_weather">\n'
+    f"{M3}<city>Paris{M3}</city>\n{M3}</invoke>\n{M3}</tool_call>",
+    "plamo3": "".join(
+        f"<|plamo:{words}:plamo|>{text}"
+        for words, text in {
+            "begin_tool_requests": "",
+            "begin_tool_request": "",
+            "begin_tool_name": "get_weather",
+            "end_tool_name": "",
+            "begin_tool_arguments": "<|plamo:constrain|>json<|plamo:msg|>"
+            '{"city": "Paris"}',
+            "end_tool_arguments": "",
+            "end_tool_request": "",
+            "end_tool_requests": "",
+        }.items()
+    ),
+    "step3": f"<{BAR}tool_calls_begin{BAR}>\n<{BAR}tool_call_begin{BAR}>function"
+    f'<{BAR}tool_sep{BAR}><steptml:invoke name="get_weather">\n'
+    '<steptml:parameter name="city">Paris</steptml:parameter>\n</steptml:invoke>'
+    f"<{BAR}tool_call_end{BAR}>\n<{BAR}tool_calls_end{BAR}>",
+    "inkling": '<|message_model|>get_weather<|content_invoke_tool_json|>{"name": '
+    '"get_weather", "args": {"city": "Paris"}}<|end_message|>',
+    "muse_glimmer": " to=get_weather.get_weather<|message|>\n<atem:function_calls>\n"
+    '<atem:invoke name="get_weather.get_weather">\n<atem:parameter name="city">Paris'
+    "</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eom|>",
     "openai": "<|channel|>commentary to=functions.get_weather <|constrain|>json"
     '<|message|>{"city": "Paris"}<|call|>',
 }
 BARE = {"llama3_json", "pythonic"}  # nothing may stand beside such a call
-WHOLE = {"openai", "openai_gptoss", "gpt-oss", "kimi_k3"}
+WHOLE = {"openai", "openai_gptoss", "gpt-oss", "kimi_k3", "inkling", "muse_glimmer"}
 
 
 @pytest.mark.parametrize("tokens", [True, False], ids=["tokens", "text"])

@@ -20,7 +20,7 @@ from render.parsers.formats import (
 )
 from render.parsers.reasoning_formats import REASONING_FORMATS
 from tests.render.parsers.answers import cut, format_of, parse
-from tests.render.parsers.test_families import BARE, CALLS, WHOLE
+from tests.render.parsers.test_families import BARE, CALLS, M3, WHOLE
 
 PAIRS = [
     *((None, name) for name in sorted({*CALL_FORMATS, *WHOLE_FORMATS})),
@@ -144,7 +144,7 @@ def test_any_arguments_in_json(name: str, arguments: dict[str, Any]) -> None:
 @settings(QUICK, max_examples=15)
 def test_any_text_before_a_call(name: str, before: str, size: int) -> None:
     """It is content, unchanged but for the space that is markup."""
-    if name in ("openai", "kimi_k3", "llama4_pythonic", "phi4_mini_json"):
+    if name in WHOLE or name in ("llama4_pythonic", "phi4_mini_json"):
         return  # text outside of a message, or whole answers
     parsed = parse(format_of(None, name), cut(before + CALLS[name], size), tokens=False)
     assert parsed.content == (before if before.strip() else "")
@@ -178,6 +178,16 @@ def test_every_name_has_a_format() -> None:
         ("gemma4", "<|tool_call>call:f{a:" + "{b:" * 50_000 + "<tool_call|>"),
         ("glm45", "<tool_call>f" + "<arg_key>a</arg_key><arg_value>b" * 10_000),
         ("openai", "<|start|>" + " " * 200_000 + "to=x" * 50_000),
+        ("minimax_m3", f"{M3}<tool_call>{M3}<invoke name=f>" + f"{M3}<a>" * 20_000),
+        ("minimax_m3", f"{M3}<invoke name=f>" + f"{M3}<a>{M3}</a>" * 20_000),
+        ("k2_horizon", "<ifm|tool_call>f" + "<ifm|arg_key>a</ifm|arg_key>" * 10_000),
+        ("minicpm5", "<function name=f>" + "<param name=a>" * 20_000),
+        ("step3", "<steptml:parameter name=" * 10_000),
+        ("plamo3", "<|plamo:begin_tool_name:plamo|>" * 10_000),
+        ("inkling", "<|content_invoke_tool_json|>{" * 10_000),
+        ("muse_glimmer", " to=f<|message|>" + "<atem:invoke name=" * 20_000),
+        ("muse_glimmer", " to=user<|message|>" + " to=f" * 50_000),
+        ("muse_glimmer", " to=f<|message|>" + '<atem:invoke name="f">' * 20_000),
         ("kimi_k3", '<|open|>call tool="f"<|sep|>' * 10_000),
     ],
     ids=lambda value: value[:12],
