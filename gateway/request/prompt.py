@@ -83,7 +83,7 @@ def render(
     for profile, renderer in renderers.items():
         try:
             rendered = _prompts(renderer, given or body, kind)
-            prompt = in_blocks(rendered, sizes[profile], root, profile=profile)
+            prompt = in_blocks(rendered, sizes.get(profile, ()), root, profile=profile)
         except Unrenderable as error:
             refused = refused or error
             continue

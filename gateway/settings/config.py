@@ -18,6 +18,7 @@ from gateway.settings.values import (
     EventTopic,
     WorkerApi,
     bind_endpoint,
+    declared_api,
     event_endpoint,
     event_topic,
     fraction,
@@ -27,7 +28,6 @@ from gateway.settings.values import (
     positive,
     secret,
     size,
-    worker_api,
     worker_urls,
 )
 from router.forwarding import When
@@ -120,7 +120,7 @@ class Config(ProcessConfig, frozen=True, kw_only=True):
             "what a worker takes: chats and the like, or token ids only, at "
             "/inference/v1/generate; without URL= all that are not named; repeatable",
             metavar="[URL=]chat|tokens",
-            parse=worker_api,
+            parse=declared_api,
             shown_default="as its routes tell",
         ),
     ] = ()

@@ -171,7 +171,7 @@ class WorkerApi(msgspec.Struct, frozen=True):
     api: str
 
 
-def worker_api(text: str) -> WorkerApi:
+def declared_api(text: str) -> WorkerApi:
     """`[URL=]chat|tokens`; ValueError."""
     url, separator, api = text.rpartition("=")
     if api not in APIS:

@@ -78,7 +78,7 @@ class CompletionWriter(Writer):
         begins = line.tokens == 0
         piece = line.feed(given)
         ids = None
-        if self._shows_ids and begins:
+        if begins and (self._shows_ids or self._asked.get("echo")):
             ids = self._generation.prompts[prompt].ids
         choice = {
             "index": self.index(prompt, given),
@@ -120,7 +120,6 @@ class CompletionWriter(Writer):
             "created": self.head.created,
             "model": self.head.model,
             "choices": choices,
-            "usage": None,
             **more,
         }
 

@@ -174,5 +174,7 @@ def _ask_for_one_more(sampling: Json) -> None:
     The engine's own route for ids leaves the last one out then.
     """
     asked = sampling.get("logprobs")
+    if sampling.get("temperature") == 0:
+        return  # it takes the likeliest
     if isinstance(asked, int) and 0 < asked < MAX_LOGPROBS:
         sampling["logprobs"] = asked + 1

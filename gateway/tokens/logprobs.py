@@ -70,9 +70,10 @@ def cut(logprobs: Json | None, count: int) -> Json | None:
 class LogprobTexts:
     """One choice's log probabilities with texts for ids, as they come."""
 
-    def __init__(self, pieces: Pieces, *, lists: bool) -> None:
-        """`lists`: side by side, as completions have them."""
+    def __init__(self, pieces: Pieces, *, lists: bool, named: bool) -> None:
+        """`lists`: side by side, as completions have them; `named`: ids are names."""
         self._pieces = pieces
+        self._names = TokenNames() if named else None
         self._lists = lists
         self._context: Sequence[int] = ()
         self._offset = 0
@@ -81,6 +82,11 @@ class LogprobTexts:
         """Those of these ids."""
         told = chat_logprobs(self._pieces, logprobs, self._context)
         self._context = [*self._context, *ids][-4:]
+        if self._names is not None and told is not None and told["content"]:
+            named = chat_logprobs(self._names, logprobs) or {"content": []}
+            pairs = zip(named["content"], told["content"], strict=True)
+            # The bytes are those of the text, but for alternatives.
+            told = {"content": [{**n, "bytes": t["bytes"]} for n, t in pairs]}
         if not self._lists:
             return told
         lists = completion_logprobs(told, self._offset)

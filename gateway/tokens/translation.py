@@ -58,6 +58,7 @@ class Translation:
         self._threads = threads
         self._aborts = aborts
         self._sources = {first}
+        self._broken = False
         self._going = asyncio.Event()
         self._going.set()
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -87,7 +88,7 @@ class Translation:
     async def _run(self) -> None:
         try:
             await self._all()
-            self._send([*self._writer.end()], DONE)
+            self._send([] if self._broken else self._writer.end(), DONE)
             self.response.usage = self._writer.usage
             self.response.finish()
         except GatewayError as error:
@@ -165,6 +166,7 @@ class Translation:
                 continue
             chunk = decoded(data)
             if "error" in chunk:
+                self._broken = True
                 out += event(data)
                 continue
             try:

@@ -225,14 +225,14 @@ class Writer(ABC):
         line = self._lines.get(index)
         if line is None:
             ids = self._generation.prompts[prompt].ids
-            pieces = self.derenderer.vocabulary.pieces
-            if self._asked.get("return_tokens_as_token_ids"):
-                pieces = logprobs.TokenNames()
-            line = self._lines[index] = Line(
-                self.derenderer.choice(self.wanted, ids),
-                logprobs.LogprobTexts(pieces, lists=not self.chat),
-                watched=self._setting.stops,
+            texts = logprobs.LogprobTexts(
+                self.derenderer.vocabulary.pieces,
+                lists=not self.chat,
+                named=bool(self._asked.get("return_tokens_as_token_ids")),
             )
+            choice = self.derenderer.choice(self.wanted, ids)
+            line = Line(choice, texts, watched=self._setting.stops)
+            self._lines[index] = line
         return line
 
     @abstractmethod

@@ -100,7 +100,7 @@ class CompletionExchange(VllmExchange):
         return shapes.completion_answer(self._head, parts, self._counts())
 
     def _chunk(self, choices: list[Json], **more: Any) -> Json:
-        return shapes.completion_chunk(self._head, choices, **({"usage": None} | more))
+        return shapes.completion_chunk(self._head, choices, **more)
 
     def _delta(self, part: Part) -> Json:
         return shapes.completion_delta(part)

@@ -166,4 +166,4 @@ async def test_the_worker_api_key_is_sent() -> None:
 
     async with RawWorker(script) as worker, aiohttp.ClientSession() as session:
         await contact.ask(session, WorkerSpec(url=worker.url), "k")
-    assert seen == [True] * 4
+    assert seen == [True] * 5
