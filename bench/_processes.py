@@ -14,10 +14,16 @@ STOP_S = 15.0
 
 
 @contextlib.contextmanager
-def running(*words: str) -> Iterator[tuple[int, str]]:
-    """`python -m WORDS` as (pid, URL), the URL from the line `ready URL` it prints."""
+def running(*words: str, quiet: bool = False) -> Iterator[tuple[int, str]]:
+    """`python -m WORDS` as (pid, URL), the URL from the line `ready URL` it prints.
+
+    `quiet`: what it logs is not shown.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-m", *words], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if quiet else None,
+        text=True,
     )
     try:
         yield process.pid, _ready_url(process)
