@@ -20,6 +20,7 @@ from kvindex.feed import Feed, FeedSettings
 from kvindex.index import Indexes
 from kvindex.wire import sglang, trtllm, vllm
 from kvindex.wire.batches import rank_of
+from kvindex.wire.cutting import cut
 from kvindex.wire.trtllm_pieces import pieces
 from render import Renderer, Unrenderable
 from simworker.model import demo_model_dir
@@ -30,6 +31,7 @@ OVERDRAFT = 2 << 20
 """Names of one event are charged when it is over."""
 IDS = pack_ids((1, 22, 333))
 FIELDS = (("prompt_token_ids",), ("kv_transfer_params", "prompt_token_ids"))
+PIECE = 64
 NEXT_FRAME = b"\xfe\xfd"
 
 
@@ -67,7 +69,7 @@ def targets() -> Mapping[str, Target]:
 
 
 class Batch:
-    """A batch, or the one error."""
+    """A batch, or the one error; in pieces, the same."""
 
     def __init__(self, decode: Callable[[bytes], EventBatch]) -> None:
         self._decode = decode
@@ -77,6 +79,16 @@ class Batch:
         with contextlib.suppress(UndecodableBatch):
             batch = self._decode(data)
             assert all(len(reason) < 100 for reason in batch.undecodable)
+            if not batch.undecodable:
+                parts = [self._decode(piece.payload) for piece in cut(data, PIECE)]
+                assert _said(*parts) == _said(batch)
+
+
+def _said(*batches: EventBatch) -> tuple[list[object], bytes]:
+    """Names and ids of all events, whichever batch they are in."""
+    events = [event for batch in batches for event in batch.events]
+    names = [name for event in events for name in getattr(event, "hashes", ())]
+    return names, b"".join([getattr(event, "token_ids", b"") for event in events])
 
 
 class Feeding:
@@ -128,9 +140,9 @@ def _feed(
 
 def _drained(data: bytes) -> Iterator[trtllm.RawEvent]:
     whole = trtllm.split_drain(data)
-    cut = [trtllm.split_drain(piece) for piece in pieces(data, 1_000)]
+    parts = [trtllm.split_drain(piece) for piece in pieces(data, 1_000)]
     if not whole.undecodable:
-        events = [event for part in cut for event in part.events]
+        events = [event for part in parts for event in part.events]
         assert events == list(whole.events)
     return iter(whole.events)
 

@@ -104,7 +104,7 @@ def _cut_batch(payload: bytes, size: int) -> Iterator[Piece]:
         return
     for start, end in _runs(batch.events, size):
         events = batch.events[start:end]
-        if len(events) > 1 or len(memoryview(events[0])) <= size:
+        if len(events) != 1 or len(memoryview(events[0])) <= size:
             yield Piece(_batch(batch, events))
             continue
         for number, (part, root) in enumerate(_cut_chain(events[0], size)):
@@ -140,13 +140,13 @@ def _cut_chain(raw: msgspec.Raw, size: int) -> Iterator[tuple[object, bool]]:
         parent = msgpack.decode(event[_PARENT], type=int | bytes | None)
         stride = msgpack.decode(event[_SIZE], type=int)
         tokens = _Tokens(memoryview(event[_TOKENS]))
+        by_block = _by_block(event, len(hashes))
     except (*_BROKEN, LookupError):
         yield raw, False
         return
     if not hashes or stride < 1 or tokens.left != len(hashes) * stride:
         yield raw, False
         return
-    by_block = _by_block(event, len(hashes))
     root = parent is None
     step = max(1, len(hashes) * size // len(memoryview(raw)))
     for start in range(0, len(hashes), step):

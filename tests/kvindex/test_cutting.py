@@ -122,6 +122,7 @@ def test_events_in_json_say_the_same_in_pieces(
         msgpack.encode([1.0, [["BlockStored", [1] * 9, None, "x" * 400, 16]], 0]),
         msgpack.encode([1.0, [["BlockStored", [], None, [], 16, "x" * 400]], 0]),
         msgpack.encode([1.0, ["x" * 500], 0]),
+        msgpack.encode([1.0, [], 0, "x" * 500]),
         msgpack.encode([1.0, [["BlockStored", [{}] * 99, {}, [1] * 99, 1]], 0]),
     ],
 )
