@@ -37,7 +37,8 @@ documents: .venv/installed-dev
 
 deploy-check: .venv/installed-dev
 	@.venv/bin/python -m pytest tests/deploy/test_chart.py tests/deploy/test_manifests.py \
-		tests/deploy/test_compose.py tests/deploy/test_image.py $(ARGS)
+		tests/deploy/test_compose.py tests/deploy/test_image.py \
+		tests/deploy/test_deploy_page.py $(ARGS)
 
 screenshots: .venv/installed-dev
 	@KV_GATEWAY_SCREENSHOTS=docs/images .venv/bin/python -m pytest --timeout=300 \
