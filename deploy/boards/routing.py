@@ -37,6 +37,41 @@ ROUTING = Dashboard(
             stacked=True,
         ),
         Panel(
+            title="Running and waiting, as workers say",
+            meaning="Requests of all their clients, seen by the gateway with the most.",
+            lines=(
+                Line(
+                    f"max by (worker, rank) ({now('reported_running_requests')})",
+                    "{{worker}} {{rank}} running",
+                ),
+                Line(
+                    f"max by (worker, rank) ({now('reported_waiting_requests')})",
+                    "{{worker}} {{rank}} waiting",
+                ),
+            ),
+        ),
+        Panel(
+            title="KV cache in use, as workers say",
+            meaning="By requests in progress; above 95 % a worker gets nothing new.",
+            lines=(
+                Line(
+                    f"max by (worker, rank) ({now('reported_kv_usage_ratio')})",
+                    "{{worker}} {{rank}}",
+                ),
+            ),
+            unit="percentunit",
+        ),
+        Panel(
+            title="Prompt tokens of others that wait",
+            meaning="At each worker, beside what the gateway sent: another gateway's.",
+            lines=(
+                Line(
+                    f"max by (worker, rank) ({now('others_waiting_tokens')})",
+                    "{{worker}} {{rank}}",
+                ),
+            ),
+        ),
+        Panel(
             title="Prompt tokens by worker",
             meaning="Per second, of requests answered whole.",
             lines=(Line(shown("prompt_tokens_total", "worker"), "{{worker}}"),),
