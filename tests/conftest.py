@@ -85,7 +85,7 @@ async def start_gateway(
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         await _connected(gateway)
-        return Running(gateway, runner.addresses[0][1], client)
+        return Running(gateway, runner, client)
 
     yield start
     for gateway, runner in running:

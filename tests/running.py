@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+from aiohttp import web
 
 from gateway.app import Gateway
 from router.worker import Worker
@@ -66,10 +67,15 @@ class Running(Served):
     """A gateway that serves."""
 
     def __init__(
-        self, gateway: Gateway, port: int, client: aiohttp.ClientSession
+        self, gateway: Gateway, runner: web.AppRunner, client: aiohttp.ClientSession
     ) -> None:
-        super().__init__(port, client)
+        super().__init__(runner.addresses[0][1], client)
         self.gateway = gateway
+        self._runner = runner
+
+    async def close_port(self) -> None:
+        """Break every connection, as if it were killed."""
+        await self._runner.cleanup()
 
     async def chat(self, messages: list[dict[str, Any]], **fields: Any) -> "Answer":
         """A chat's answer, and which worker gave it."""
