@@ -15,6 +15,7 @@ from gateway.cli import parser
 from gateway.settings.discovery_config import DnsName, dns_name
 from render import Renderer
 from simworker.arguments import from_args
+from tests.deploy.test_promtool import PROMTOOL, promtool
 from tests.running import StartGateway, StartWorker, until
 
 FILE = HERE / "compose.yaml"
@@ -72,28 +73,47 @@ def test_the_gateway_has_time_to_leave(services: Any) -> None:
     assert grace > 5 + 20
 
 
-def test_what_is_mounted_is_there(services: Any) -> None:
-    """Rules and dashboards of this directory, where Prometheus and Grafana look."""
-    mounts = [
-        volume.split(":")
-        for service in services.values()
-        for volume in service["volumes"]
-        if volume.startswith(".")
-    ]
-    assert len(mounts) == 2
-    assert all((HERE / path).exists() and mode == "ro" for path, _, mode in mounts)
-    configs = yaml.safe_load(FILE.read_text())["configs"]
-    read = {name: yaml.safe_load(one["content"]) for name, one in configs.items()}
-    targets = {to for _, to, _ in mounts}
-    assert set(read["prometheus"]["rule_files"]) <= targets
-    assert read["dashboards"]["providers"][0]["options"]["path"] in targets
-    (job,) = read["prometheus"]["scrape_configs"]
+def mounted(service: Any) -> dict[str, Path]:
+    """What of this directory a service sees, by where it sees it; read-only."""
+    volumes = [v.split(":") for v in service["volumes"] if v.startswith(".")]
+    assert all(mode == "ro" for _, _, mode in volumes)
+    return {to: HERE / path for path, to, _ in volumes}
+
+
+def test_prometheus_has_the_rules_and_the_gateway(services: Any) -> None:
+    """At the path that it is told to read."""
+    service = services["prometheus"]
+    (flag,) = [w for w in service["command"] if w.startswith("--config.file=")]
+    files = mounted(service)
+    config = yaml.safe_load(files[flag.removeprefix("--config.file=")].read_text())
+    (rules,) = config["rule_files"]
+    assert files[f"/etc/prometheus/{rules}"] == HERE / "prometheus" / "rules.yaml"
+    (job,) = config["scrape_configs"]
     assert job["static_configs"] == [{"targets": ["gateway:8080"]}]
-    (source,) = read["datasources"]["datasources"]
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+def test_prometheus_reads_its_files(services: Any, tmp_path: Path) -> None:
+    """`promtool check config`, with the files as they are mounted."""
+    for to, path in mounted(services["prometheus"]).items():
+        (tmp_path / Path(to).name).write_text(path.read_text())
+    said = promtool("check", "config", "prometheus.yml", directory=tmp_path)
+    assert said.endswith("\n0"), said
+
+
+def test_grafana_has_the_dashboards(services: Any) -> None:
+    """Its provisioning, the dashboards, and the one it begins with."""
+    files = mounted(services["grafana"])
+    place = "/etc/grafana/provisioning"
+    sources = files[f"{place}/datasources/kv-gateway.yaml"].read_text()
+    (source,) = yaml.safe_load(sources)["datasources"]
     assert source["url"] == "http://prometheus:9090"
-    home = services["grafana"]["environment"][
-        "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"
-    ]
+    boards = files[f"{place}/dashboards/kv-gateway.yaml"].read_text()
+    (provider,) = yaml.safe_load(boards)["providers"]
+    assert files[provider["options"]["path"]] == HERE / "grafana"
+    environment = services["grafana"]["environment"]
+    home = environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert Path(home).parent == Path(provider["options"]["path"])
     assert Path(home).stem in {board.uid for board in DASHBOARDS}
 
 
