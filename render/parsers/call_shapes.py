@@ -19,6 +19,8 @@ from render.parsers.tagged_calls import (
 )
 
 BAR = "\N{FULLWIDTH VERTICAL LINE}"  # in the names of DeepSeek's tokens
+JSON = "{[`"
+"""What JSON begins with, or a fence around it."""
 KEY, VALUE = ("<arg_key>", "</arg_key>"), ("<arg_value>", "</arg_value>")
 
 
@@ -33,7 +35,9 @@ def json_in(opening: str, closing: str, read: Read = read_json) -> CallFormat:
     def scan(marks: Marks) -> Scan:
         return JsonScan(marks.of(closing))
 
-    return CallFormat(opens=(opening,), closes=(closing,), scan=scan, read=read)
+    return CallFormat(
+        opens=(opening,), closes=(closing,), scan=scan, read=read, begins=JSON
+    )
 
 
 def json_after(*openings: str, read: Read = read_json) -> CallFormat:
@@ -42,7 +46,7 @@ def json_after(*openings: str, read: Read = read_json) -> CallFormat:
     def scan(marks: Marks) -> Scan:
         return JsonScan("".join(map(marks.of, openings)), value=True)
 
-    return CallFormat(opens=openings, scan=scan, read=read)
+    return CallFormat(opens=openings, scan=scan, read=read, begins=JSON)
 
 
 def parameters(

@@ -1,7 +1,8 @@
 """Calls between delimiters, found in an answer as it comes.
 
 A call is kept back until it is whole, and is then an event. What is no call after all
-stays text, delimiters included. Space between calls, and the delimiters of a section
+stays text, delimiters included; but a call that the answer ends in the middle of is
+left out if there are whole ones. Space between calls, and the delimiters of a section
 that holds some, are markup and left out.
 """
 
@@ -40,7 +41,8 @@ class CallFormat(msgspec.Struct, frozen=True, kw_only=True):
 
     `opens` begin a call, `closes` end it, `section` is around several; `others` are
     further delimiters inside. `scan` finds the end of a body, `read` reads it.
-    `sections` are further spellings of a section's opening. `suffixed` is whether a
+    `sections` are further spellings of a section's opening. `begins` are what the body
+    of a call may begin with, if that is known. `suffixed` is whether a
     tokenizer may have the delimiters with something after their names.
     """
 
@@ -51,6 +53,7 @@ class CallFormat(msgspec.Struct, frozen=True, kw_only=True):
     section: tuple[str, str] | None = None
     sections: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    begins: str = ""
     suffixed: bool = False
 
     @property
@@ -100,7 +103,11 @@ class CallParser:
         """What was kept back, at the end of the answer."""
         events: list[Event] = []
         if self._scan is not None:
-            self._close("", events, whole=self._scan.end())
+            whole = self._scan.end()
+            body = "".join(self._body).rstrip()
+            close = body[-1:] if whole and body[-1:] in self._closes else ""
+            self._body = [body[:-1]] if close else self._body
+            self._close(close, events, whole=whole)
         self._leave("", events)
         return events
 
@@ -163,11 +170,22 @@ class CallParser:
             self._called = True
             self._section = self._section and "called"
             events.extend(calls)
+        elif not whole and self._called and self._is_call(body):
+            self._aside = []  # the answer was cut: what calls there are, are there
         elif body.strip() or close:
             if self._section == "opened":
                 self._section = "said"
             self._say("".join(self._aside) + self._open + body + close, events)
             self._aside = []
+
+    def _is_call(self, body: str) -> bool:
+        """Whether a body that was cut began as a call does, and not as a word might."""
+        begins = self._format.begins
+        return (
+            self._open in self._marks.by_id.values()
+            or not begins
+            or (body.lstrip()[:1] in begins)
+        )
 
     def _say(self, marked: str, events: list[Event]) -> None:
         if marked:

@@ -28,12 +28,15 @@ class MarkScan:
     """To the first closing mark that is not between two others (a quoted value).
 
     `within` are the marks that such a value is between, twice the same one for quotes.
+    A body ends with the answer, too, if that ends with a closing mark in a value whose
+    own is missing.
     """
 
     def __init__(self, closers: str, within: str = "") -> None:
         self._closers = closers
         self._within = within
         self._inside = False
+        self._closed = False  # in a value a closing mark was seen, and only space since
         self._marks = re.compile(f"[{re.escape(closers + within)}]")
 
     def find(self, piece: str) -> int | None:
@@ -46,11 +49,14 @@ class MarkScan:
                 self._inside = True
             elif mark in self._closers:
                 return match.start()
+        place = max(piece.rfind(closer) for closer in self._closers)
+        closed = place >= 0 or self._closed
+        self._closed = self._inside and closed and not piece[place + 1 :].strip()
         return None
 
     def end(self) -> bool:
-        """A body without its mark was cut."""
-        return False
+        """Whether a closing mark was the last; a body without it was cut."""
+        return self._closed
 
 
 class JsonScan:

@@ -92,7 +92,8 @@ def read_pairs(
 ) -> Read:
     """`NAME` and pairs of a key and a value in tags (GLM).
 
-    A `separator` may stand after the name, a type in tags (`kind`) after each key: it
+    The last value may be without its closing tag. A `separator` may stand after the
+    name, a type in tags (`kind`) after each key: it
     says whether a value without a schema is text.
     """
 
@@ -104,7 +105,7 @@ def read_pairs(
             typed = rf"(?:\s*{type_open}([^{type_close}]*){type_close})?"
         pair = re.compile(
             rf"\s*{key_open}([^{key_close}]*){key_close}{typed or '()'}"
-            rf"\s*{value_open}([^{value_close}]*){value_close}"
+            rf"\s*{value_open}([^{value_close}]*)(?:{value_close}|\Z)"
         )
         name, place = _leading_name(body.text)
         if name is None:

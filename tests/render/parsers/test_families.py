@@ -114,6 +114,7 @@ CALLS = {
     '<|message|>{"city": "Paris"}<|call|>',
 }
 BARE = {"llama3_json", "pythonic"}  # nothing may stand beside such a call
+TO_THE_END = {"mistral", "llama4_json"}  # a call has no closing tag
 WHOLE = {"openai", "openai_gptoss", "gpt-oss", "kimi_k3", "inkling", "muse_glimmer"}
 
 
@@ -241,3 +242,22 @@ def test_a_call_ends_the_reasoning() -> None:
     parsed = parse(format_of("qwen3", "hermes"), [answer])
     assert (parsed.reasoning, parsed.content) == ("why", "")
     assert len(parsed.calls) == 1
+
+
+@pytest.mark.parametrize("name", sorted(CALLS.keys() - BARE - WHOLE - TO_THE_END))
+def test_a_call_that_is_cut_after_a_whole_one(name: str) -> None:
+    """It is left out: the answer has its calls, and no half of one beside them."""
+    whole = CALLS[name]
+    begun = whole[: whole.index("get_weather") + 11]
+    format = format_of(None, name)
+    for size in (1, 5, 10_000):
+        parsed = parse(format, cut(f"{whole}\n{begun}", size), tokens=False)
+        assert [called for called, _ in parsed.calls] == ["get_weather"]
+        assert "get_weather" not in parsed.content
+
+
+def test_a_word_that_reads_like_a_tag() -> None:
+    """Where delimiters are no tokens, text after a call may speak of them."""
+    text = " and <tool_call> is its tag"
+    parsed = parse(format_of(None, "hermes"), [CALLS["hermes"] + text], tokens=False)
+    assert parsed.content == text
