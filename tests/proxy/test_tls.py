@@ -1,6 +1,7 @@
 """TLS on both sides of the gateway: who is let in, who is believed, what is renewed."""
 
 import asyncio
+import hashlib
 import ssl
 
 import pytest
@@ -196,3 +197,28 @@ async def test_a_client_with_tls_that_leaves(
         assert gateway.watches[0].kind == "client"
         await asyncio.sleep(0.1)
         assert gateway.upstreams.open_connections == 0
+
+
+@pytest.mark.parametrize("kind", [b"application/json", b"application/octet-stream"])
+async def test_large_bodies_through_tls(
+    gateway_for: GatewayFor, ours: Authority, kind: bytes
+) -> None:
+    """Held and sent in slices, or passed on while they come: whole in the end."""
+    body = b'{"a":"' + bytes(range(0x30, 0x58)) * 100_000 + b'"}'
+
+    async def script(connection: WorkerConnection) -> None:
+        head = await connection.head()
+        await asyncio.sleep(0.1)  # what comes meanwhile has to wait
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        digest = hashlib.sha256(await connection.take(length)).hexdigest()
+        await connection.send(json_answer(digest.encode()))
+
+    cert, key = ours.issue("gateway", HOST)
+    async with (
+        RawWorker(script, tls=ours.server(HOST)) as worker,
+        gateway_for(worker, tls_cert=cert, tls_key=key, worker_ca=ours.file) as gateway,
+        RawClient(gateway.port, tls=ours.client()) as client,
+    ):
+        await client.post(body, path=b"/v1/files", kind=kind)
+        _, answer = await client.answer()
+        assert answer.decode() == hashlib.sha256(body).hexdigest()
