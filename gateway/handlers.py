@@ -20,7 +20,6 @@ from gateway.request import body as bodies
 from gateway.request.admission import Admission
 from gateway.request.describe import (
     ENCODED_BODY,
-    OTHER_ENDPOINT,
     Described,
     Describer,
     kind_of,
@@ -35,6 +34,7 @@ from gateway.request.room import Room, Share
 from gateway.request.session import session_of
 from gateway.request.stored_responses import StoredResponses, named_in
 from gateway.settings.config import Config
+from gateway.tokens.direct import DirectCalls
 from gateway.tokens.front import TokensFront
 from gateway.tracing.record import record_of
 from router.request import RouteRequest
@@ -61,6 +61,7 @@ class Handlers:
         access: Access,
         describer: Describer,
         tokens: TokensFront,
+        direct: DirectCalls,
         proxy: Proxy,
         admin: Admin,
         explain_page: ExplainPage,
@@ -76,6 +77,7 @@ class Handlers:
         self._access = access
         self._describer = describer
         self._tokens = tokens
+        self._direct = direct
         self._proxy = proxy
         self._admin = admin
         self._explain_page = explain_page
@@ -200,9 +202,9 @@ class Handlers:
             raise NotFound("there is no such route here")
         with self._room.share() as share:
             outgoing, peeked = await self._outgoing_other(request, identity, share)
-            length = outgoing.length or 0
-            route = self._describer.unrendered(length, peeked, OTHER_ENDPOINT)
-            route = self._addressed(request, peeked, route)
+            seen = await self._direct.describe(path, outgoing, peeked)
+            outgoing = msgspec.structs.replace(outgoing, uncompared=seen.uncompared)
+            route = self._addressed(request, peeked, seen.route)
             return await self._forward(request, outgoing, route)
 
     async def _outgoing_other(
@@ -219,8 +221,7 @@ class Handlers:
             bodies.refuse_announced(request, limit)  # before a worker hears of it
             stream = bodies.stream(request, limit) if length != 0 else b""
             outgoing = _outgoing(request, identity, OTHER, stream, length, begun)
-        named = {"uncompared": peeked.uncompared, "share": share}
-        return msgspec.structs.replace(outgoing, **named), peeked
+        return msgspec.structs.replace(outgoing, share=share), peeked
 
     async def _models(
         self, request: web.Request, identity: bytes

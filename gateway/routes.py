@@ -15,6 +15,7 @@ from gateway.guard import Guard
 from gateway.handlers import Handlers
 from gateway.request.describe import Describer
 from gateway.request.proxy import Proxy
+from gateway.tokens.direct import DirectCalls
 from gateway.tokens.front import TokensFront
 from gateway.tokens.sending import TokensSender
 from gateway.upstreams.upstream import Upstreams
@@ -66,6 +67,7 @@ def _handlers(gateway: "Gateway", upstreams: Upstreams, stall_s: float) -> Handl
         config=config,
         access=gateway.access,
         describer=describer,
+        direct=DirectCalls(gateway.pool, describer, gateway.render_pool),
         tokens=TokensFront(
             config,
             pool=gateway.pool,

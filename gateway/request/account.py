@@ -27,7 +27,7 @@ from gateway.metrics.registry import Metrics
 from gateway.request.headers import RawHeaders, first
 from gateway.request.relay import is_event_stream
 from gateway.request.stored_responses import ResponseId, StoredResponses
-from gateway.request.usage import UsageScanner
+from gateway.request.usage import UsageScanner, scanner_of
 from gateway.tracing.record import RequestRecord
 from gateway.upstreams.upstream_response import UpstreamResponse
 from router.decision import Decision, Outcome
@@ -199,7 +199,7 @@ class Account:
         self._uncompared = uncompared
         self._noted = accounts.decisions.note(decision)
         self._recorded = record.attempt(decision)
-        self._usage = UsageScanner()
+        self._usage: UsageScanner | None = None
         self.response_id: ResponseId | None = None
         self._status = 0
         self._response: UpstreamResponse | None = None
@@ -233,6 +233,8 @@ class Account:
         """Body as it is relayed."""
         self._decision.heard()
         if self._succeeded:
+            if self._usage is None:
+                self._usage = scanner_of(data)
             self._usage.feed(data)
             if self.response_id is not None:
                 self.response_id.feed(data)
@@ -259,7 +261,7 @@ class Account:
 
     def _reported(self) -> tuple[Usage | None, str]:
         """The usage of the answer, and why it cannot be compared, should that be so."""
-        usage = self._usage.usage
+        usage = self._usage.usage if self._usage is not None else None
         if usage is None and self._response is not None:
             usage = self._response.usage
         if usage is None:

@@ -27,6 +27,8 @@ LARGEST_COUNT = 1 << 40
 """A number of tokens above this is none."""
 
 _KEY = b'"usage"'
+META_INFO = b'"meta_info"'
+"""SGLang's own generate route has the counts under this key, without details."""
 _COLON = re.compile(rb"\s*:\s*")
 _FLAT = rb"\{[^{}]*\}"
 _NESTED = rb"\{[^{}]*(?:" + _FLAT + rb"[^{}]*)*\}"
@@ -39,7 +41,9 @@ class UsageScanner:
     Holds a few KiB at most, and parses only when asked.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, key: bytes = _KEY) -> None:
+        """`key` is that of the object, in quotes."""
+        self._key = key
         self._tail = b""  # a key whose value is still coming, or a part of a key
         self._found = b""  # the last whole object, not parsed yet
 
@@ -47,12 +51,12 @@ class UsageScanner:
         """Look at a further piece of the body."""
         if self._tail:
             data = self._tail + data
-        elif _KEY not in data and data.endswith(b"\n"):  # most events: nothing to see
-            return
+        elif self._key not in data and data.endswith(b"\n"):
+            return  # most events: there is nothing to see
         self._tail = self._unfinished_key(data)
         end = len(data)
         for _ in range(TRIES):
-            at = data.rfind(_KEY, 0, end)
+            at = data.rfind(self._key, 0, end)
             if at < 0 or self._look(data, at):
                 return
             end = at
@@ -65,22 +69,27 @@ class UsageScanner:
     def _look(self, data: bytes, at: int) -> bool:
         """Whether a whole object follows the key at `at`; it is kept then."""
         limit = at + MAX_OBJECT
-        colon = _COLON.match(data, at + len(_KEY), limit)
-        value = colon.end() if colon else at + len(_KEY)
+        colon = _COLON.match(data, at + len(self._key), limit)
+        value = colon.end() if colon else at + len(self._key)
         found = _OBJECT.match(data, value, limit) if colon else None
         if found:
             self._found = found[0]
             return True
         more_may_come = len(data) < limit
-        if more_may_come and _may_become_object(data[at + len(_KEY) :]):
+        if more_may_come and _may_become_object(data[at + len(self._key) :]):
             self._tail = data[at:]
         return False
 
-    @staticmethod
-    def _unfinished_key(data: bytes) -> bytes:
-        end = data[-(len(_KEY) - 1) :]
+    def _unfinished_key(self, data: bytes) -> bytes:
+        end = data[-(len(self._key) - 1) :]
         quote = end.rfind(b'"')
-        return end[quote:] if quote >= 0 and _KEY.startswith(end[quote:]) else b""
+        return end[quote:] if quote >= 0 and self._key.startswith(end[quote:]) else b""
+
+
+def scanner_of(data: bytes) -> UsageScanner:
+    """What reads the usage of an answer that begins like this."""
+    told_apart = META_INFO in data and _KEY not in data
+    return UsageScanner(META_INFO if told_apart else _KEY)
 
 
 def _may_become_object(rest: bytes) -> bool:
@@ -99,12 +108,11 @@ def _parse(found: bytes) -> Usage | None:
     if prompt is None:
         return None
     details = fields.get("prompt_tokens_details", fields.get("input_tokens_details"))
+    cached = details if isinstance(details, dict) else fields
     return Usage(
         prompt_tokens=prompt,
         completion_tokens=_count(fields, "completion_tokens", "output_tokens") or 0,
-        cached_tokens=(
-            _count(details, "cached_tokens") if isinstance(details, dict) else None
-        ),
+        cached_tokens=_count(cached, "cached_tokens"),
     )
 
 

@@ -1,5 +1,6 @@
 """Fleets in which workers take token ids only, and what a client sees of them."""
 
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -51,8 +52,9 @@ async def ask(
     client: aiohttp.ClientSession, url: str, body: Any, path: str = CHAT, **headers: str
 ) -> Told:
     """What a server tells."""
-    sent = {"X-Request-Id": "same", **headers}
-    async with client.post(url + path, json=body, headers=sent) as response:
+    sent = {"X-Request-Id": "same", "Content-Type": "application/json", **headers}
+    raw = io.BytesIO(json.dumps(body).encode())
+    async with client.post(url + path, data=raw, headers=sent) as response:
         return Told(response, await response.text())
 
 
