@@ -51,9 +51,9 @@ def run(argv: Sequence[str]) -> None:
 
 def _start(stack: contextlib.ExitStack, commands: Sequence[tuple[str, ...]],
            ) -> list[Started]:  # fmt: skip
-    """Start all of them side by side."""
+    """Start all of them, as many at a time as there are processors."""
     contexts = [running("gateway", *words) for words in commands]
-    with ThreadPoolExecutor(len(contexts)) as threads:
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
         started = list(threads.map(lambda context: context.__enter__(), contexts))
     for context in contexts:
         stack.push(context)

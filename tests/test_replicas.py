@@ -6,6 +6,7 @@
 import asyncio
 
 import msgspec
+import pytest
 
 from bench._replica_traffic import Traffic, hit_rate
 from simworker.workload import Shape, generate, request_count
@@ -34,6 +35,7 @@ async def _before_a_fleet(
     return [await start_gateway(*workers) for _ in range(gateways)]
 
 
+@pytest.mark.timeout(180)  # a fleet's worth of work, on whatever else runs
 async def test_hit_rates_and_a_kill(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
