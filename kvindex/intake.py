@@ -60,7 +60,7 @@ class Intake:
         self._on_gone = on_gone
         self.touched = False
         self.cache_blocks: int | None = None
-        self._foreign = self._sure = False
+        self._left_out = self._sure = False
         self._ended: Holder | BlockStored | None = None
         """What refused the rest of the chain that is being stored."""
         self._window = 0
@@ -78,7 +78,7 @@ class Intake:
     @property
     def incomplete(self) -> bool:
         """Were blocks left out that the worker holds?"""
-        return self._foreign or (self.holder is not None and self.holder.incomplete)
+        return self._left_out or (self.holder is not None and self.holder.incomplete)
 
     def apply(
         self, event: BlockStored | BlockRemoved | BlockUpdated, *, goes_on: bool = False
@@ -128,7 +128,8 @@ class Intake:
         holder = None if reason else self._holder_for(event)
         if holder is None:
             count(self._counters.rejected, reason or "block_size")
-            self._foreign = self._foreign or event.foreign
+            # Groups that do not count are no part of what is to be indexed.
+            self._left_out = self._left_out or reason not in (None, "group_kind")
             self._ended = event
             return
         left = len(event.hashes)
@@ -160,7 +161,7 @@ class Intake:
         if size > self.holder.page_size and not self._sure:
             return self._use(size)
         self._other_times = self._other_times + 1 if size == self._other_size else 1
-        self._other_size = size
+        self._other_size, self.holder.incomplete = size, True
         if self._other_times < RESIZE_AFTER or self._resizes >= RESIZES:
             return None
         self._resizes += 1
@@ -190,7 +191,7 @@ class Intake:
 
     def clear(self) -> None:
         """The worker's cache is empty."""
-        self.touched, self._window, self._foreign = False, 0, False
+        self.touched, self._window, self._left_out = False, 0, False
         if self.holder is not None:
             self.holder.clear()
 

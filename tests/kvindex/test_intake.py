@@ -51,6 +51,17 @@ def test_events_that_cannot_be_sliced(event: BlockStored, reason: str) -> None:
     stream.send(event)
     assert stream.feed.counters.rejected == {reason: 1}
     assert stream.owner.blocks == 0
+    assert not stream.feed.complete  # the worker holds what the index does not
+
+
+def test_blocks_of_another_size_leave_the_index_incomplete() -> None:
+    """The worker holds them; an end of a prompt alone is no block to hold."""
+    stream = Stream(block_size=16)
+    stream.send(stored(1, 2), stored(3, parent=2, size=8))
+    assert stream.feed.complete
+    stream.send(stored(4, 5, size=32))
+    assert (stream.feed.state, stream.feed.complete) == ("live", False)
+    assert stream.feed.counters.rejected == {"block_size": 2}
 
 
 def test_block_size_comes_from_the_events() -> None:
