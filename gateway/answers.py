@@ -4,6 +4,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.errors import GatewayError
+from gateway.server import SERVER
 
 JSON = "application/json"
 
@@ -12,7 +13,11 @@ def own(
     body: bytes, identity: bytes, content_type: str = JSON, status: int = 200
 ) -> web.Response:
     """An answer of the gateway's own; `identity` is the request's id."""
-    headers = {"Content-Type": content_type, "X-Request-ID": identity.decode("ascii")}
+    headers = {
+        "Content-Type": content_type,
+        "Server": SERVER,
+        "X-Request-ID": identity.decode("ascii"),
+    }
     return web.Response(body=body, status=status, headers=headers)
 
 

@@ -23,6 +23,9 @@ from gateway.errors import (
 
 log = logging.getLogger(__name__)
 
+SERVER = "kv-gateway"
+"""What own answers say of the server: no versions of what it is made of."""
+
 KEEP_ALIVE_S = 75.0
 """Free client connections are kept this long; proxies before us keep theirs less."""
 
@@ -122,6 +125,7 @@ class ClientConnection(web.RequestHandler):
             body=error.body(), status=error.status, content_type="application/json"
         )
         response.headers[hdrs.CONNECTION] = "close"
+        response.headers[hdrs.SERVER] = SERVER
         response.force_close()
         return response
 

@@ -78,6 +78,7 @@ async def test_without_a_key_nothing_is_answered_but_probes(gateway: Running) ->
             ) as response:
                 assert response.status == 401, path
                 assert response.headers["WWW-Authenticate"] == "Bearer"
+                assert response.headers["Server"] == "kv-gateway"
                 error = (await response.json())["error"]
             assert set(error) == {"message", "type", "param", "code"}
             assert error["type"] == "invalid_request_error"
