@@ -73,6 +73,20 @@ class Gateway:
         self.metrics = Metrics()
         self.recorder = Recorder.of(config, self.metrics)
         self.access = Access(config, self.metrics, self.recorder)
+        self._know_workers(config)
+        self.renderers = Renderers(config)
+        self.renderers.load_configured()
+        self._prepare_routing(config)
+        self.ingest = Ingest(config, self.pool, self.indexes, consumes=consumes)
+        self.monitor = Monitor(
+            config, self.pool, self.renderers, self.ingest, self._may_load
+        )
+        self._prepare_pages()
+        self._prepare_rendering(config)
+        self._look_after(config)
+
+    def _know_workers(self, config: Config) -> None:
+        """Which workers there are, and what they hold."""
         self.indexes = Indexes(limit_bytes=config.index_memory)
         self.pool = WorkerPool(
             clock=time.monotonic,
@@ -83,8 +97,9 @@ class Gateway:
         self._namings = declared(config)
         for named in self._namings.all:
             self.pool.add(named.spec).api_key = named.api_key
-        self.renderers = Renderers(config)
-        self.renderers.load_configured()
+
+    def _prepare_routing(self, config: Config) -> None:
+        """Where requests go, and what comes of it."""
         when = config.forward_when if config.render != "never" else "never"
         self.forwarding = Forwarding(self.pool, when)
         self.router = Router(
@@ -98,10 +113,9 @@ class Gateway:
             self.metrics,
             remedy=lambda url: for_cached_tokens(self.pool.get(url)),
         )
-        self.ingest = Ingest(config, self.pool, self.indexes, consumes=consumes)
-        self.monitor = Monitor(
-            config, self.pool, self.renderers, self.ingest, self._may_load
-        )
+
+    def _prepare_pages(self) -> None:
+        """What operators see."""
         self.admin = Admin(
             pool=self.pool,
             indexes=self.indexes,
@@ -110,10 +124,8 @@ class Gateway:
             forwarding=self.forwarding,
         )
         self.explain_page = ExplainPage(self.router, self.pool, self.renderers)
-        self._prepare_rendering(config)
         self.metrics.watch(Gauges(self.pool, self.indexes, self.forwarding).read)
         self.metrics.watch(encoder_counters(lambda: self.renderers.loaded))
-        self._look_after(config)
 
     def _prepare_rendering(self, config: Config) -> None:
         """What renders, and what proves that workers render alike."""
