@@ -37,7 +37,14 @@ EVERYTHING: Mapping[str, Any] = {
     "imagePullSecrets": [{"name": "pull"}],
     "args": ["--max-inflight-tokens=60000"],
     "env": [{"name": "KV_GATEWAY_LOG_LEVEL", "value": "debug"}],
-    "keys": {"admin": {"name": "keys"}, "worker": {"name": "keys", "key": "w"}},
+    "processes": 2,
+    "tls": {"secret": "certificate"},
+    "keys": {
+        "clients": {"name": "clients"},
+        "admin": {"name": "keys"},
+        "metrics": {"name": "keys"},
+        "worker": {"name": "keys", "key": "w"},
+    },
     "drain": {"preStopSeconds": 7, "delaySeconds": 11, "timeoutSeconds": 300},
     "service": {"type": "LoadBalancer", "port": 8080, "annotations": {"a": "b"}},
     "serviceAccount": {"name": "mine", "annotations": {"a": "b"}},
@@ -123,7 +130,12 @@ def test_the_arguments_are_the_gateways(everything: dict[str, str]) -> None:
     assert config.workers == (("http://a:8000", "http://b:8000"),)
     assert config.model == ((None, "/models/qwen3"),)
     assert config.max_inflight_tokens == 60000
-    assert config.port == 8080
+    assert (config.port, config.admin_port, config.processes) == (8080, 9090, 2)
+    assert str(config.api_keys_file) == "/keys/keys.toml"
+    assert (str(config.tls_cert), str(config.tls_key)) == (
+        "/tls/tls.crt",
+        "/tls/tls.key",
+    )
     variables = {option.variable for option in options_of(Config)}
     named = {one["name"] for one in container(everything)["env"]}
     assert named - {"HF_HOME"} <= variables
@@ -140,6 +152,29 @@ def test_the_pods_grace_is_that_of_the_drain(drain: dict[str, int]) -> None:
     assert pod["terminationGracePeriodSeconds"] == needed + 10
     probe = container(rendered)["readinessProbe"]
     assert probe["periodSeconds"] * probe["failureThreshold"] <= config.drain_delay
+
+
+def test_what_is_for_operators(everything: dict[str, str]) -> None:
+    """Has a service of its own, which the monitor finds; or it is not apart."""
+    assert [p["name"] for p in only(everything, "service.yaml")["spec"]["ports"]] == [
+        "http"
+    ]
+    service = only(everything, "service-metrics.yaml")
+    monitor = only(everything, "servicemonitor.yaml")["spec"]
+    labels = service["metadata"]["labels"]
+    assert monitor["selector"]["matchLabels"].items() <= labels.items()
+    (endpoint,) = monitor["endpoints"]
+    (port,) = service["spec"]["ports"]
+    assert (endpoint["port"], endpoint["scheme"]) == (port["name"], "https")
+    assert endpoint["authorization"]["credentials"]["name"] == "keys"
+    monitored = {"monitoring": {"serviceMonitor": {"enabled": True}}}
+    rendered = chart.render({**SOME, **monitored, "adminPort": 0})
+    assert "service-metrics.yaml" not in {p for p, t in rendered.items() if t.strip()}
+    assert options(rendered).admin_port is None
+    monitor = only(rendered, "servicemonitor.yaml")["spec"]
+    labels = only(rendered, "service.yaml")["metadata"]["labels"]
+    assert monitor["selector"]["matchLabels"].items() <= labels.items()
+    assert monitor["endpoints"][0]["port"] == "http"
 
 
 def test_probes_are_apart() -> None:
@@ -176,7 +211,9 @@ def test_nobody_and_read_only(everything: dict[str, str]) -> None:
         m["mountPath"]: m.get("readOnly", False)
         for m in pods[0]["containers"][0]["volumeMounts"]
     }
-    assert mounts == {"/tmp": False, "/cache": False, "/models": True, "/hub": True}
+    written = {path for path, is_read_only in mounts.items() if not is_read_only}
+    assert written == {"/tmp", "/cache"}
+    assert set(mounts) - written == {"/models", "/hub", "/keys", "/tls"}
     user = pods[0]["securityContext"]["runAsUser"]
     assert f"USER {user}:{user}" in (HERE / "docker" / "Dockerfile").read_text()
 
@@ -239,7 +276,12 @@ def test_values_that_are_refused(values: dict[str, Any], said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"), [({}, "no workers"), ({**SOME, "replica": 2}, "replica")]
+    ("values", "said"),
+    [
+        ({}, "no workers"),
+        ({**SOME, "replica": 2}, "replica"),
+        ({**SOME, "processes": 2, "adminPort": 0}, "adminPort"),
+    ],
 )
 def test_helm_refuses_them(values: dict[str, Any], said: str) -> None:
     """By that schema; and a gateway that could have no worker."""

@@ -34,27 +34,31 @@ def test_a_mistake_is_found() -> None:
 
 
 def test_selectors_find_the_pods() -> None:
-    """Of service, budget, policy and monitor; the service's port is one of theirs."""
-    by_kind = {one["kind"]: one for p in OBJECTS for one in objects(p.read_text())}
+    """Of services, budget, policy and monitor; the services' ports are theirs."""
+    found = [one for p in OBJECTS for one in objects(p.read_text())]
+    by_kind = {one["kind"]: one for one in found}
     template = by_kind["Deployment"]["spec"]["template"]
     labels = template["metadata"]["labels"].items()
-    service = by_kind["Service"]
-    assert service["spec"]["selector"].items() <= labels
-    for kind, field in (
-        ("PodDisruptionBudget", "selector"),
-        ("NetworkPolicy", "podSelector"),
-        ("Deployment", "selector"),
-    ):
+    selectors = {
+        "PodDisruptionBudget": "selector",
+        "NetworkPolicy": "podSelector",
+        "Deployment": "selector",
+    }
+    for kind, field in selectors.items():
         assert by_kind[kind]["spec"][field]["matchLabels"].items() <= labels
-    monitor = by_kind["ServiceMonitor"]["spec"]
-    assert (
-        monitor["selector"]["matchLabels"].items()
-        <= service["metadata"]["labels"].items()
-    )
-    (port,) = service["spec"]["ports"]
-    assert monitor["endpoints"][0]["port"] == port["name"]
     (container,) = template["spec"]["containers"]
-    assert port["targetPort"] in {p["name"] for p in container["ports"]}
+    ports = {port["name"] for port in container["ports"]}
+    services = [one for one in found if one["kind"] == "Service"]
+    assert len(services) == 2
+    for service in services:
+        assert service["spec"]["selector"].items() <= labels
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
+    rules = by_kind["NetworkPolicy"]["spec"]["ingress"]
+    assert {port["port"] for rule in rules for port in rule["ports"]} == ports
+    monitor = by_kind["ServiceMonitor"]["spec"]
+    wanted = monitor["selector"]["matchLabels"].items()
+    (chosen,) = [s for s in services if wanted <= s["metadata"]["labels"].items()]
+    assert monitor["endpoints"][0]["port"] == chosen["spec"]["ports"][0]["name"]
     account = by_kind["ServiceAccount"]["metadata"]["name"]
     assert template["spec"]["serviceAccountName"] == account
 

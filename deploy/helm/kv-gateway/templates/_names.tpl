@@ -25,7 +25,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "kv-gateway.labels" -}}
 {{ include "kv-gateway.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/component: gateway
+app.kubernetes.io/component: {{ .Component | default "gateway" }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
