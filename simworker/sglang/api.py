@@ -16,6 +16,7 @@ from simworker.request import Call, read_body
 from simworker.sglang import info, tokens
 from simworker.sglang.calls import chat_call, completion_call
 from simworker.sglang.errors import envelope
+from simworker.sglang.generate import GenerateExchange, generate_call
 from simworker.sglang.generation import ChatExchange, CompletionExchange
 
 # A health check generates a token, and looks once a second whether it did.
@@ -36,6 +37,7 @@ class SglangApi(Api):
         return {
             "/v1/chat/completions": self.chat,
             "/v1/completions": self.completions,
+            "/generate": self.generate,
             "/tokenize": self.tokenize,
             "/v1/tokenize": self.tokenize,
             "/detokenize": self.detokenize,
@@ -84,6 +86,11 @@ class SglangApi(Api):
         """POST /v1/completions"""
         plan = self._parts.planner.completion
         return await self._generate(request, completion_call, plan, CompletionExchange)
+
+    async def generate(self, request: web.Request) -> web.StreamResponse:
+        """POST /generate"""
+        plan = self._parts.planner.completion
+        return await self._generate(request, generate_call, plan, GenerateExchange)
 
     # --- tokens
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from simworker.trtllm.fingerprint import (
     read_compared,
     read_mode,
 )
+from simworker.trtllm.generate import EXCHANGES, generate_call, kind_of, plan
 from simworker.trtllm.generation import ChatExchange, CompletionExchange
 
 VERSION = "1.4.0rc4"
@@ -57,6 +59,7 @@ class TrtllmApi(Api):
             "/v1/completions": self.completions,
             "/_internal/tokenize": self.tokenize,
             "/kv_cache_events": self.events,
+            "/generate": self.generate,
             "/sim/render_fingerprint": self.change_mode,
         }
         if os.environ.get(RENDER_SWITCH) == "1":
@@ -93,6 +96,12 @@ class TrtllmApi(Api):
         """POST /v1/completions"""
         plan = self._parts.planner.completion
         return await self._generate(request, completion_call, plan, CompletionExchange)
+
+    async def generate(self, request: web.Request) -> web.StreamResponse:
+        """POST /generate"""
+        kind = kind_of(await read_body(request))  # which is read but once
+        work = partial(plan, self._parts.planner)
+        return await self._generate(request, generate_call, work, EXCHANGES[kind])
 
     async def render_chat(self, request: web.Request) -> web.Response:
         """POST /v1/chat/completions/render"""
