@@ -63,6 +63,8 @@ class Choice:
         self._tokens = 0
         self._stopped: Stopped | None = None
         self.called = False
+        self.kept = 0
+        """Ids since the last event: to read so many at once may take long."""
         parsed = asked.parsed and format is not None and marks is not None
         by_id = marks.by_id if parsed and marks is not None else {}
         self._detokenizer = vocabulary.detokenizer(
@@ -112,7 +114,9 @@ class Choice:
         if ids[-1] in self._asked.stop_ids:
             # The last one of an answer is left out, and this may be the last.
             self._ends, ids = (ids[-1],), ids[:-1]
-        return self._fed(ids)
+        events = self._fed(ids)
+        self.kept = 0 if events else self.kept + len(token_ids)
+        return events
 
     def end(self, finish_reason: str | None, stop_reason: int | str | None) -> Ending:
         """The last events, and how it ended."""

@@ -67,6 +67,12 @@ class ChatStream:
         self._id = ""
         self._counted = False
 
+    @property
+    def kept(self) -> int:
+        """Ids that a choice has kept back: with them, a chunk may take long."""
+        choices = (streamed.choice.kept for streamed in self._choices.values())
+        return max(choices, default=0)
+
     def feed(self, chunk: Json) -> list[Json]:
         """The chunks to answer with; raises RenderRefused for ids that are none."""
         self._id = self._id or chunk["request_id"]

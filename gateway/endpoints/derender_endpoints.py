@@ -29,6 +29,7 @@ MiB = 1024 * 1024
 LONGEST_STREAM = 1024 * MiB
 LONGEST_EVENT = 16 * MiB
 AT_ONCE = 32 * 1024  # bytes of events that are derendered on the event loop
+KEPT_AT_ONCE = 2048  # ids of an unfinished call that are read there, once it is whole
 DONE = b"[DONE]"
 
 
@@ -77,7 +78,7 @@ class DerenderStreams:
                     response = await _begun(request, identity)
                 await response.write(out)
                 out = b""
-            out = opened.end()
+            out = await self._ended(opened)
         except RenderRefused as refused:
             error = refused.body(self._dialect)
             if response is None and not out:
@@ -91,9 +92,14 @@ class DerenderStreams:
     async def _derendered(self, opened: "_Opened", events: bytes) -> bytes:
         data = [*data_of(events)]
         await opened.open(data)
-        if len(events) <= AT_ONCE:
+        if len(events) <= AT_ONCE and opened.kept <= KEPT_AT_ONCE:
             return opened.feed(data)
         return await self._in_thread(lambda: opened.feed(data))
+
+    async def _ended(self, opened: "_Opened") -> bytes:
+        if opened.kept <= KEPT_AT_ONCE:
+            return opened.end()
+        return await self._in_thread(opened.end)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
@@ -113,6 +119,11 @@ class _Opened:
         self._stream: ChatStream | None = None
         self._done = False
         self._failure: RenderRefused | None = None
+
+    @property
+    def kept(self) -> int:
+        """Ids that are kept back until a call is whole."""
+        return self._stream.kept if self._stream is not None else 0
 
     def check(self) -> None:
         """Raises RenderRefused, if an event was refused."""

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 DONE = b"[DONE]"
 ON_THE_LOOP = 16 * 1024
 """Bytes of events that are turned into text on the event loop; more, in a thread."""
+KEPT_ON_THE_LOOP = 2048
+"""Ids of an unfinished call that are read there, once it is whole."""
 
 
 class RefusedMeanwhile(GatewayError):
@@ -150,7 +152,7 @@ class Translation:
 
     async def _pass(self, prompt: int, events: bytes) -> bool:
         """Send what whole events say; True where no more is to be generated."""
-        if len(events) <= ON_THE_LOOP:
+        if len(events) <= ON_THE_LOOP and self._writer.kept <= KEPT_ON_THE_LOOP:
             out = self._answered(prompt, events)
         else:
             out = await in_thread(self._threads, lambda: self._answered(prompt, events))

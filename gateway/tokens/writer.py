@@ -174,6 +174,12 @@ class Writer(ABC):
         """Those of them that are reasoning."""
         return sum(line.choice.reasoning_tokens for line in self._lines.values())
 
+    @property
+    def kept(self) -> int:
+        """Ids that a choice has kept back: with them, a chunk may take long."""
+        choices = (line.choice.kept for line in self._lines.values())
+        return max(choices, default=0)
+
     @cached_property
     def derenderer(self) -> Derenderer:
         """What turns the model's ids into text."""

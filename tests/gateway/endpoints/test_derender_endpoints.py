@@ -1,13 +1,16 @@
 """Derendering over HTTP: whole answers, a request for each chunk, and whole streams."""
 
 import json
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import openai
 import pytest
 
+from gateway.endpoints import derender_endpoints
 from render import Renderer
+from render.parsers import json_calls
 from tests.gateway.render_rig import RunningRenderServer, StartRenderServer
 from tests.running import MODEL, StartGateway, StartWorker
 
@@ -272,3 +275,33 @@ async def test_on_the_gateway(
         openai.types.chat.ChatCompletionChunk.model_validate(chunk)
     assert message_of(chunks)["calls"][0]["name"] == "get_weather"
     assert await gateway.metric("requests_total", endpoint="chat_derender_stream") == 1
+
+
+async def test_a_long_call_is_read_in_a_thread(
+    start_render_server: StartRenderServer,
+    renderer: Renderer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once many ids wait for its end, the event loop is not where they are read."""
+    server = await start_render_server(**PARSERS)
+    arguments = {"city": "Zürich 🚢 " * 800}
+    call = json.dumps({"name": "get_weather", "arguments": arguments})
+    ids = ids_of(renderer, f"</think>\n<tool_call>\n{call}\n</tool_call>")
+    assert len(ids) > 2 * derender_endpoints.KEPT_AT_ONCE
+    where: list[threading.Thread] = []
+
+    def load(text: str) -> Any:
+        where.append(threading.current_thread())
+        return json.loads(text)
+
+    monkeypatch.setattr(json_calls, "load", load)
+    opening = {"model": MODEL, "chat_request": REQUEST}
+    chunks = await streamed(server, opening, engine_stream(ids, 500))
+    calls = [
+        one
+        for chunk in chunks
+        for choice in chunk["choices"]
+        for one in choice["delta"].get("tool_calls", ())
+    ]
+    assert json.loads(calls[0]["function"]["arguments"]) == arguments
+    assert [thread is threading.main_thread() for thread in where] == [False]
