@@ -51,7 +51,9 @@ def _serve(arguments: argparse.Namespace) -> int:
         return supervise(config)
     from gateway.app import Gateway
     from gateway.serve import Doors, serve
+    from gateway.tls import Tls
 
+    Tls.of(config)  # mistakes are told before models are loaded
     gateway = Gateway(config)
     clients, operators = take_ports(config)
     return serve(gateway, config, Doors(clients=clients, operators=operators))
@@ -62,7 +64,9 @@ def _render(arguments: argparse.Namespace) -> int:
     _log(config)
     from gateway.endpoints.render_server import RenderServer
     from gateway.serve import Doors, serve
+    from gateway.tls import Tls
 
+    Tls.of(config)  # mistakes are told before models are loaded
     server = RenderServer(config)
     doors = Doors(clients=take_port(config.host, config.port))
     return serve(server, config, doors)

@@ -58,3 +58,22 @@ def test_what_is_refused(
     said = refused(capsys, "key", "--name", "a", "--stdin")
     assert "24 characters" in said
     assert "hunter2" not in said
+
+
+def test_files_with_mistakes_are_told_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line, before a model is loaded or a port taken."""
+    path = tmp_path / "keys.toml"
+    serve = ("--workers", "w", "--render", "never")
+    assert "No such file" in refused(capsys, *serve, "--api-keys-file", str(path))
+    path.write_text("[[keys]]")
+    said = refused(capsys, *serve, "--api-keys-file", str(path))
+    assert "missing required field `name`" in said
+    assert "--tls-cert" in refused(capsys, *serve, "--tls-cert", str(path))
+    assert "--worker-ca" in refused(capsys, *serve, "--worker-ca", str(path))
+    render = ("render", "--model", "none", "--tls-key", str(path))
+    assert "need --tls-cert" in refused(capsys, *render)
+    path.write_text("")
+    replaced = ("--api-keys-file", str(path), "--worker-auth", "pass")
+    assert "--worker-auth pass" in refused(capsys, *serve, *replaced)
