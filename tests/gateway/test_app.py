@@ -97,7 +97,7 @@ async def test_a_start_that_fails_leaves_nothing(
     def fail(*args: object, **options: object) -> None:
         raise OSError("no routes")
 
-    monkeypatch.setattr("gateway.app.Handlers", fail)
+    monkeypatch.setattr("gateway.routes.Handlers", fail)
     with pytest.raises(OSError, match="no routes"):
         await gateway.start()
     await until(lambda: asyncio.all_tasks() <= before)
