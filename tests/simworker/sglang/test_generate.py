@@ -1,6 +1,7 @@
 """SGLang's own `/generate`: a text or ids in, text and ids out."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import aiohttp
@@ -50,7 +51,7 @@ async def test_a_streams_events_repeat_what_was_said(
     *events, done = events
     assert done == "[DONE]"
     assert events[-1]["text"] == whole["text"]
-    for before, after in zip(events, events[1:], strict=False):
+    for before, after in pairwise(events):
         assert after["text"].startswith(before["text"])
         assert before["meta_info"]["finish_reason"] is None
 
