@@ -33,7 +33,9 @@ def image(hash_: str, offset: int = 4, length: int = 80) -> dict[str, Any]:
 
 
 async def test_equal_ids_go_where_they_were(
-    start_worker: StartWorker, start_gateway: StartGateway, client: aiohttp.ClientSession
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    client: aiohttp.ClientSession,
 ) -> None:
     """And hits are predicted as they are delivered."""
     workers = [await start_worker(WITH_EVENTS), await start_worker(TOKENS_WITH_EVENTS)]
@@ -50,7 +52,9 @@ async def test_equal_ids_go_where_they_were(
 
 
 async def test_media_are_told_apart_by_their_hashes(
-    start_worker: StartWorker, start_gateway: StartGateway, client: aiohttp.ClientSession
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    client: aiohttp.ClientSession,
 ) -> None:
     """Placeholders are equal ids: what is predicted is what the worker then finds."""
     worker = await start_worker(TOKENS_WITH_EVENTS)
@@ -119,7 +123,9 @@ async def test_the_worker_decides_what_a_call_is_worth(
 
 
 async def test_a_large_call_is_routed_by_its_ids_too(
-    start_worker: StartWorker, start_gateway: StartGateway, client: aiohttp.ClientSession
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    client: aiohttp.ClientSession,
 ) -> None:
     """Megabytes of an image's data are passed over."""
     worker = await start_worker(TOKENS_WITH_EVENTS)
@@ -133,7 +139,9 @@ async def test_a_large_call_is_routed_by_its_ids_too(
 
 
 async def test_other_engines_are_not_asked(
-    start_worker: StartWorker, start_gateway: StartGateway, client: aiohttp.ClientSession
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    client: aiohttp.ClientSession,
 ) -> None:
     """A call goes to a worker of the engine whose call it is, if there is one."""
     of = {
@@ -160,7 +168,9 @@ async def test_other_engines_are_not_asked(
 
 
 async def test_sglangs_calls(
-    start_worker: StartWorker, start_gateway: StartGateway, client: aiohttp.ClientSession
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    client: aiohttp.ClientSession,
 ) -> None:
     """By ids or by text, whole or streamed; its counts are found."""
     options = msgspec.structs.replace(WITH_EVENTS, engine="sglang", block_size=16)
@@ -183,7 +193,9 @@ async def test_sglangs_calls(
 
 
 async def test_a_gateway_without_a_model_routes_by_ids(
-    start_worker: StartWorker, start_gateway: StartGateway, client: aiohttp.ClientSession
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    client: aiohttp.ClientSession,
 ) -> None:
     """Nothing has to be rendered."""
     worker = await start_worker(WITH_EVENTS)
