@@ -70,9 +70,15 @@ def parameters(
     )
 
 
-def dsml(name: str, *, space: str = "", spellings: tuple[str, ...] = ()) -> CallFormat:
-    """DeepSeek's tags; `name` is what the section is called."""
-    tag = f"{BAR}DSML{BAR}{space}"
+def dsml(
+    name: str,
+    *,
+    words: str = "DSML",
+    space: str = "",
+    spellings: tuple[str, ...] = (),
+) -> CallFormat:
+    """DeepSeek's tags; `name` is what the section is called, `words` stand before."""
+    tag = f"{BAR}{words}{BAR}{space}"
     end, short, opening = f"</{tag}invoke>", '"/>', f'<{tag}invoke name="'
     section = (f"<{tag}{name}>", f"</{tag}{name}>")
     parameter = (f"<{tag}parameter", f"</{tag}parameter>")
@@ -114,17 +120,18 @@ def pairs(
     section: tuple[str, str] | None = None,
     separator: str | None = None,
     *,
+    call: tuple[str, str] = ("<tool_call>", "</tool_call>"),
     suffixed: bool = False,
 ) -> CallFormat:
     """Pairs of keys and values after a name."""
 
     def scan(marks: Marks) -> Scan:
-        return MarkScan(marks.of("</tool_call>"), "".join(map(marks.of, VALUE)))
+        return MarkScan(marks.of(call[1]), "".join(map(marks.of, VALUE)))
 
     return CallFormat(
         section=section,
-        opens=("<tool_call>",),
-        closes=("</tool_call>",),
+        opens=(call[0],),
+        closes=(call[1],),
         others=(*KEY, *VALUE, *([separator] if separator else [])),
         scan=scan,
         read=read_pairs(KEY, VALUE, separator),

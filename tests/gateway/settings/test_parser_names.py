@@ -1,5 +1,7 @@
 """Names of parsers: what has a format is taken, misspellings are not."""
 
+import re
+
 import pytest
 
 from gateway.settings.parser_names import (
@@ -8,6 +10,7 @@ from gateway.settings.parser_names import (
     reasoning_parser_name,
     tool_parser_name,
 )
+from tests.documents import ROOT
 
 
 def test_every_name_is_taken() -> None:
@@ -27,3 +30,15 @@ def test_what_is_no_name(name: str) -> None:
         reasoning_parser_name(name)
     with pytest.raises(ValueError, match="is no tool-call parser"):
         tool_parser_name(name)
+
+
+def test_the_page_names_what_there_is_not() -> None:
+    """docs/derendering.md: each name without a format is refused, for tools at least."""
+    page = (ROOT / "docs" / "derendering.md").read_text()
+    sentence = page.partition("There is none yet for")[2].partition("\n\n")[0]
+    tools, _, reasoning = sentence.partition("the reasoning of")
+    named = re.findall(r"`(\w+)`", tools)
+    assert len(named) == 4
+    assert not TOOL_PARSERS & {*named, "hf"}
+    reasoning, _, _ = reasoning.partition("and for")
+    assert not REASONING_PARSERS & {*re.findall(r"`(\w+)`", reasoning), "hf", "beam"}

@@ -78,6 +78,12 @@ CALLS = {
     "gemma4": '<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>',
     "functiongemma": "<start_function_call>call:get_weather{city:<escape>Paris"
     "<escape>}<end_function_call>",
+    "gigachat35": f"<{BAR}GCML{BAR}tool_calls>\n<{BAR}GCML{BAR}invoke "
+    f'name="get_weather">\n<{BAR}GCML{BAR}parameter name="city" string="true">Paris'
+    f"</{BAR}GCML{BAR}parameter>\n</{BAR}GCML{BAR}invoke>\n"
+    f"</{BAR}GCML{BAR}tool_calls>",
+    "iquest_q1": "<iquest_tool_call>get_weather<arg_key>city</arg_key>"
+    "<arg_value>Paris</arg_value></iquest_tool_call>",
     "hy_v4": "<tool_calls>\n<tool_call>get_weather\n<arg_key>city</arg_key>\n"
     "<arg_value>Paris</arg_value>\n</tool_call>\n</tool_calls>",
     "k2_horizon": "<ifm|tool_calls>\n<ifm|tool_call>get_weather\n"
@@ -184,6 +190,9 @@ def test_typed_by_the_schema() -> None:
         ("qwen3", "why</think>so", ("why", "so")),
         ("qwen3", "only why", ("only why", "")),
         ("deepseek_v3", "plain", ("", "plain")),
+        ("kimi", "◁think▷why◁/think▷so", ("why", "so")),
+        ("apertus2509", "<|inner_prefix|>why<|inner_suffix|>so", ("why", "so")),
+        ("minimax_m3", "<mm:think>why</mm:think>so", ("why", "so")),
         ("deepseek_v3", "<think>why</think>so", ("why", "so")),
         ("mistral", "[THINK]why[/THINK]so", ("why", "so")),
         ("seed_oss", "<seed:think>why</seed:think>so", ("why", "so")),
