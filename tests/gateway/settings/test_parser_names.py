@@ -33,7 +33,7 @@ def test_what_is_no_name(name: str) -> None:
 
 
 def test_the_page_names_what_there_is_not() -> None:
-    """docs/derendering.md: each name without a format is refused, for tools at least."""
+    """docs/derendering.md: each name that has no format is refused."""
     page = (ROOT / "docs" / "derendering.md").read_text()
     sentence = page.partition("There is none yet for")[2].partition("\n\n")[0]
     tools, _, reasoning = sentence.partition("the reasoning of")
