@@ -210,7 +210,8 @@ class Gateway:
         stack.push_async_callback(self.aborts.close)
         found = self.discovery.found(self._session, self._keeper, FIRST_ROUND_S)
         await stack.enter_async_context(found)
-        await self.monitor.first_round(self._session, FIRST_ROUND_S)
+        async with self.fleet.settling:
+            await self.monitor.first_round(self._session, FIRST_ROUND_S)
         self._first_round_over = True
         for worker in self.pool.workers:
             self._settle(worker)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from gateway.discovery.answers import Answers
+from gateway.discovery.roster import Present
 from gateway.discovery.settling import Settling
 from gateway.discovery.standing import SourceFailed, SourceStanding
 from gateway.settings.discovery_config import DnsName
@@ -76,7 +77,7 @@ class DnsSource:
         self._answers.take(addresses)
         port = self._dns_name.port
         hosts = (f"[{a}]" if ":" in a else a for a in self._answers.addresses)
-        self.settling.update({f"http://{host}:{port}": True for host in hosts})
+        self.settling.update({f"http://{host}:{port}": Present() for host in hosts})
         if not addresses:
             raise SourceFailed(EMPTY, f"{self._dns_name.host} has no address")
         self.standing.succeeded()

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.discovery.roster import Present
 from gateway.settings.values import worker_url
 
 HTTP = "http"
@@ -124,17 +125,18 @@ def _address(told: object, family: str, port: _Port) -> Address:
     return Address(worker_url(f"{scheme}://{host}:{port.port}"), ready, family, target)
 
 
-def present(slices: Iterable[Slice]) -> Mapping[str, bool]:
-    """Whether each worker is ready, by URL, over all slices of a service.
+def present(slices: Iterable[Slice]) -> Mapping[str, Present]:
+    """Who is there, by URL, over all slices of a service.
 
     One that is in several slices is ready if it is in one of them. A pod with addresses
     of both families is one worker: that of IPv4.
     """
     addresses = [address for one in slices for address in one.addresses]
     of_ipv4 = {a.target for a in addresses if a.family == "IPv4" and a.target}
-    found: dict[str, bool] = {}
+    found: dict[str, Present] = {}
     for address in addresses:
         if address.family != "IPv4" and address.target in of_ipv4:
             continue
-        found[address.url] = found.get(address.url, False) or address.ready
+        if address.url not in found or address.ready > found[address.url].ready:
+            found[address.url] = Present(address.ready, address.target)
     return found

@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 
-from gateway.discovery.roster import LINGER_S, Roster
+from gateway.discovery.roster import LINGER_S, Present, Roster
 from gateway.workers.fleet import Fleet
 from gateway.workers.namings import Named
 from router.worker import WorkerSpec
@@ -30,10 +30,12 @@ class Settling:
         self._clock = clock
         self.roster = Roster(linger_s)
         self._changed = asyncio.Event()
+        self._others: set[str] = set()
+        """URLs at which another process is now: that worker is made anew."""
 
-    def update(self, present: Mapping[str, bool]) -> None:
-        """These are there now, by URL, and whether each is ready."""
-        self.roster.update(present, self._clock())
+    def update(self, present: Mapping[str, Present]) -> None:
+        """These are there now, by URL."""
+        self._others |= self.roster.update(present, self._clock())
         self._changed.set()
 
     async def run(self) -> None:
@@ -45,11 +47,15 @@ class Settling:
                     await self._changed.wait()
             self._changed.clear()
             wanted = self.roster.wanted(self._clock())
-            await self._fleet.settle(
-                self.name,
-                {
-                    url: Named(spec=WorkerSpec(url=url), draining=draining)
-                    for url, draining in wanted.items()
-                },
-            )
+            if self._others:
+                others, self._others = self._others, set()
+                await self._settle({u: d for u, d in wanted.items() if u not in others})
+            await self._settle(wanted)
             self.begun.set()
+
+    async def _settle(self, wanted: Mapping[str, bool]) -> None:
+        named = {
+            url: Named(spec=WorkerSpec(url=url), draining=draining)
+            for url, draining in wanted.items()
+        }
+        await self._fleet.settle(self.name, named)

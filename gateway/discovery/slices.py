@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from gateway.discovery.endpoint_slices import Malformed, Slice, present, read_slice
+from gateway.discovery.roster import Present
 from gateway.discovery.standing import SourceFailed
 
 MALFORMED = "malformed"
@@ -41,8 +42,8 @@ class Slices:
         self.version = ""
 
     @property
-    def present(self) -> Mapping[str, bool]:
-        """Whether each worker is ready, by URL."""
+    def present(self) -> Mapping[str, Present]:
+        """Who is there, by URL."""
         return present(self._slices.values())
 
     def replace(self, items: Iterable[object], version: str) -> list[str]:

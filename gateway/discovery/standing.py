@@ -43,21 +43,23 @@ class SourceStanding:
         self._clock = clock
         self._rng = rng
         self._in_a_row = 0
-        self._said = self._odd = ""
+        self.trouble: SourceFailed | None = None
+        """Why it cannot be asked now."""
+        self._odd = ""
 
     def succeeded(self) -> None:
         """It told something, or that nothing changed."""
         self.succeeded_at = self._clock()
-        if self._said:
+        if self.trouble is not None:
             log.info("%s answers again", self.name)
-        self._said, self._in_a_row = "", 0
+        self.trouble, self._in_a_row = None, 0
 
     def failed(self, error: SourceFailed) -> float:
         """It did not; the seconds until it is asked again."""
         self.failures[error.reason] += 1
-        if str(error) != self._said:
+        if str(error) != str(self.trouble):
             log.warning("%s: %s; the workers stay as they are", self.name, error)
-        self._said = str(error)
+        self.trouble = error
         self._in_a_row += 1
         doubled = FIRST_BACK_OFF_S * 2.0 ** min(self._in_a_row - 1, 10)
         wait = min(max(doubled, error.wait_s), MAX_BACK_OFF_S)

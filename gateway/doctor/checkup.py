@@ -12,6 +12,7 @@ from typing import Annotated
 
 from gateway.app import Gateway
 from gateway.doctor.diagnosis import Checkup, examine, heard, tells_load
+from gateway.doctor.source_findings import examine_sources
 from gateway.doctor.trial import try_out
 from gateway.settings.config import Config
 from gateway.settings.options import SECONDS, option
@@ -67,7 +68,12 @@ async def check(config: DoctorConfig) -> list[Checkup]:
         listened = loop.time() + (EVENTS_S if config.probe else IDLE_S)
         await _until(lambda: all(heard(w) and tells_load(w) for w in known), listened)
         await _until(lambda: all(_settled(gateway, w) for w in known), end)
-        return [examine(w, facts.get(w.url), trials.get(w.url)) for w in workers]
+        standings = [source.standing for source in gateway.discovery.sources]
+        named = gateway.fleet.namings.counts()
+        return [
+            *(examine(w, facts.get(w.url), trials.get(w.url)) for w in workers),
+            *examine_sources(standings, named),
+        ]
     finally:
         await gateway.stop()
 

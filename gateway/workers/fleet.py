@@ -45,7 +45,8 @@ class Fleet:
         self._keeper = keeper
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._settling = asyncio.Lock()
+        self.settling = asyncio.Lock()
+        """Held while sources change who is there; whoever holds it sees no change."""
         self._drained: set[str] = set()
         """Those that drain as their sources say so, and not by hand."""
 
@@ -73,7 +74,7 @@ class Fleet:
 
     async def settle(self, source: str, wanted: Mapping[str, Named]) -> None:
         """Have a source name these workers, by URL, and no others."""
-        async with self._settling:
+        async with self.settling:
             for url in self.namings.settle(source, wanted):
                 try:
                     await self._follow(url)

@@ -13,7 +13,8 @@ METRICS = {"name": "metrics", "port": 9090}
 
 def found(*slices: Any, port: str | int | None = None) -> dict[str, bool]:
     """The workers of some slices, and whether each is ready."""
-    return dict(present([read_slice(one, port) for one in slices]))
+    told = present([read_slice(one, port) for one in slices])
+    return {url: one.ready for url, one in told.items()}
 
 
 @pytest.mark.parametrize(

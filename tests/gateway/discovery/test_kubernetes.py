@@ -168,6 +168,21 @@ async def test_flapping_endpoints(
     assert found.worker("10.0.0.2:8000") is worker
 
 
+async def test_another_pod_at_the_same_address(
+    api: ScriptedApi, found: Found, follow: Follow
+) -> None:
+    """Is another worker: of what the one before had cached, nothing is true of it."""
+    api.put(endpoint_slice("s1", [A, B]))
+    await follow()
+    await settled(found, a="ready", b="ready")
+    first, other = found.worker("10.0.0.1:8000"), found.worker("10.0.0.2:8000")
+    api.put(endpoint_slice("s1", [endpoint("10.0.0.1", uid="later"), B]))
+    await until(lambda: found.went == [first.url])
+    await settled(found, b="ready", a="ready")
+    assert found.worker("10.0.0.1:8000") is not first
+    assert found.worker("10.0.0.2:8000") is other
+
+
 async def test_what_was_drained_by_hand_stays_so(
     api: ScriptedApi, found: Found, follow: Follow
 ) -> None:
