@@ -60,10 +60,11 @@ class Holder:
         self._names = Names(shelf)
         self._charges = Charges(shelf, self.orphans, counters, self._names)
 
-    def stored(self, event: BlockStored) -> bool:
+    def stored(self, event: BlockStored, *, complete: bool = False) -> bool:
         """Index the blocks of an event that `refusal` lets pass.
 
         False where not all of them are: what comes after them cannot be, either.
+        `complete`: the index has all that the worker holds.
         """
         key = key_of(event)
         blocks = self._names.maps.at(key)
@@ -89,9 +90,25 @@ class Holder:
             self._store_singly(blocks, event, [parent, *own], keys.media)
         else:
             self.shelf.prepare(parent, own, event.token_ids, keys.media)
-            self._note(blocks, event.hashes, own, may_repeat(event))
+            repeats = self._repeats(blocks, event, complete)
+            self._note(blocks, event.hashes, own, repeats)
         self._charges.account()
         return self._counters.refused == before
+
+    def _repeats(
+        self, blocks: EngineBlocks, event: BlockStored, complete: bool
+    ) -> bool:
+        """Does the event announce again what is held, without new copies?
+
+        Where not all is known, blocks that seem new may just have been missed.
+        """
+        if not may_repeat(event):
+            return False
+        return (
+            self.incomplete
+            or not complete
+            or all(blocks.find(engine_hash) is not None for engine_hash in event.hashes)
+        )
 
     def _store_singly(
         self,

@@ -38,7 +38,8 @@ class Intake:
     """The events of one owner; `holder` is None until the block size is known.
 
     `touched` since the cache was last empty? `cache_blocks` is the cache's size in all
-    media, where the worker's events tell it.
+    media, where the worker's events tell it. `complete` is the caller's: whether all
+    that the worker holds was told.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Intake:
         self._counters = counters
         self._orphan_blocks = orphan_blocks
         self._on_gone = on_gone
-        self.touched = False
+        self.touched = self.complete = False
         self.cache_blocks: int | None = None
         self._left_out = self._sure = False
         self._ended: Holder | BlockStored | None = None
@@ -134,7 +135,7 @@ class Intake:
             return
         left = len(event.hashes)
         for part in event.parts(SLICE):
-            whole = holder.stored(part)
+            whole = holder.stored(part, complete=self.complete)
             left -= len(part.hashes)
             yield len(part.hashes)
             if not whole or self.holder is not holder:

@@ -76,6 +76,7 @@ class Reader:
         for reason in batch.undecodable:
             self.undecodable(reason)
         for event in batch.events:
+            self._intake.complete = self._standing.complete
             if not piece.goes_on:
                 count(self._counters.events, type(event).__name__)
             if piece.from_root and isinstance(event, BlockStored):

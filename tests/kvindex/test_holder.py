@@ -44,9 +44,30 @@ def test_blocks_announced_again_from_the_root_are_no_copies() -> None:
     """A report in full repeats what is reused; one removal ends it."""
     stream = Stream()
     stream.send(stored(1, 2))
-    stream.send(stored(1, 2, 3))
+    stream.send(stored(1, 2), stored(3, parent=2))
     stream.send(removed(3), removed(2))
     assert stream.held(1, 2, 3) == 1
+
+
+def test_a_prompt_computed_anew_makes_copies() -> None:
+    """A report in full has no new blocks: with some, all of them were computed."""
+    stream = Stream()
+    stream.send(stored(1, 2))
+    stream.send(stored(1, 2, 3))
+    stream.send(removed(1), removed(2))
+    assert stream.held(1, 2, 3) == 3
+    stream.send(removed(1))
+    assert stream.held(1, 2, 3) == 0
+
+
+def test_blocks_that_were_missed_are_not_taken_for_new_ones() -> None:
+    """Where not all is known, a report in full may have blocks that seem new."""
+    stream = Stream()
+    stream.lose()
+    stream.send(stored(1, 2))
+    stream.send(stored(1, 2, 3))
+    stream.send(removed(1))
+    assert stream.held(1, 2, 3) == 0
 
 
 def test_one_event_may_name_a_block_twice() -> None:
