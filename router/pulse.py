@@ -6,13 +6,14 @@ anybody, for longer than what was sent to it should take, is not to get more. An
 that are not streamed owe nothing here: they are silent until their end.
 """
 
+import math
 from collections.abc import Callable
 
 
 class Pulse:
     """Counts what comes from a worker, and the first tokens that it owes."""
 
-    __slots__ = ("_clock", "_seen", "_since", "beats", "owed")
+    __slots__ = ("_clock", "_seen", "_since", "beats", "expected_s", "owed")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.beats = 0
@@ -20,26 +21,30 @@ class Pulse:
         self._clock = clock
         self.owed = 0
         """Requests whose first token is waited for."""
+        self.expected_s = math.inf
+        """The least that its prefills were expected to take since it fell silent."""
         self._seen = 0
         self._since = clock()
 
     def owe(self) -> None:
         """A request was sent whose first token will be seen."""
         if not self.owed:
-            self._since = self._clock()
+            self._since, self.expected_s = self._clock(), math.inf
         self.owed += 1
 
     def settle(self) -> None:
         """A first token that was owed is there, or nobody waits for it any more."""
         self.owed -= 1
 
-    def silent_s(self) -> float:
+    def silent_s(self, prefill_s: float) -> float:
         """Seconds for which a first token is owed and nothing has come.
 
-        Seen whenever somebody looks: never more than it is, and less by the time since
-        the last look at most.
+        `prefill_s` is what its prefills are expected to take now. Seen whenever
+        somebody looks: never more than it is, and less by the time since the last look
+        at most.
         """
         now = self._clock()
         if self.beats != self._seen or not self.owed:
-            self._seen, self._since = self.beats, now
+            self._seen, self._since, self.expected_s = self.beats, now, prefill_s
+        self.expected_s = min(self.expected_s, prefill_s)
         return now - self._since

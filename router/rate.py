@@ -76,6 +76,11 @@ class PrefillRate:
         """Time to prefill that many tokens."""
         return tokens / self.tokens_per_s
 
+    @property
+    def cost_s(self) -> float:
+        """What a first token takes besides, as far as is known."""
+        return self._line.cost_s
+
     def learn(self, tokens: int, took_s: float) -> None:
         """One prefill of so many uncached tokens took that long."""
         if self._on_learnt is None:

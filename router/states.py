@@ -42,8 +42,8 @@ NO_FAULT = frozenset({501})
 SLOW_S, SLOW_TIMES = 1.0, 3.0
 STALLED_S, STALLED_TIMES = 10.0, 10.0
 """Silence that is borne: seconds, and multiples of the prefill in flight."""
-MANY, MANY_SLOW_S = 3, 0.2
-"""First tokens owed at a time from which on less is borne."""
+MANY, MANY_SLOW_S = 3, 0.3
+"""First tokens owed from which on less is borne: the less, the more there are."""
 
 BUSY_AGAIN_S = 10.0
 """A worker that is busy again so soon is not worth another line."""
@@ -132,7 +132,7 @@ class States:
 
     def timed_out(self, worker: Worker) -> None:
         """A request waited for too long: a failure, unless other answers come."""
-        if worker.pulse.silent_s() > SLOW_S:
+        if worker.pulse.silent_s(_prefill_s(worker)) > SLOW_S:
             self.failed(worker, "no answer in time")
 
     def checked(
@@ -198,19 +198,24 @@ class States:
 
     def _look(self, worker: Worker) -> bool:
         """Whether first tokens are overdue; a stall is noticed, and its end."""
-        silent_s = worker.pulse.silent_s()
-        borne_s = SLOW_S if worker.pulse.owed < MANY else MANY_SLOW_S
+        owed = worker.pulse.owed
+        prefill_s = _prefill_s(worker) if owed else 0.0
+        silent_s = worker.pulse.silent_s(prefill_s)
+        borne_s = SLOW_S if owed < MANY else MANY_SLOW_S / owed
         if silent_s <= borne_s:
             if worker.stalled:
                 self._stall_over(worker)
             return False
-        prefill_s = worker.rate.seconds(worker.inflight_tokens)
         stalled = silent_s > STALLED_S + STALLED_TIMES * prefill_s
         if stalled and worker.state is WorkerState.ready:
             worker.stalled, worker.beats_at_stall = True, worker.pulse.beats
             reason = f"first tokens are overdue, silent for {silent_s:.0f} s"
             self._enter(worker, WorkerState.suspect, reason)
-        return silent_s > borne_s + SLOW_TIMES * prefill_s
+        # What came later may be prefilled along with it, but its time is no margin: a
+        # worker that hangs would be given ever more of it.
+        first_s = worker.pulse.expected_s
+        borne_s += SLOW_TIMES * (worker.rate.cost_s + first_s)
+        return silent_s > borne_s + min(prefill_s - first_s, SLOW_S)
 
     def _stall_over(self, worker: Worker) -> None:
         worker.stalled = False
@@ -241,6 +246,11 @@ class States:
         log.log(level, "worker %s: %s -> %s: %s", worker.url, before, state, reason)
         if self._on_change is not None:
             self._on_change(worker, before)
+
+
+def _prefill_s(worker: Worker) -> float:
+    """What the prefills in flight are expected to take."""
+    return worker.rate.seconds(worker.inflight_tokens)
 
 
 def back_off_s(failures: int) -> float:

@@ -47,6 +47,18 @@ def test_the_more_it_owes_the_sooner_it_is_avoided() -> None:
     assert urls(fleet.pool.candidates("qwen")) == ["w1", "w2"]
 
 
+@pytest.mark.parametrize(("a_second", "most"), [(12, 4), (20, 5), (50, 8)])
+def test_few_requests_are_lost_where_it_hangs(a_second: int, most: int) -> None:
+    """However fast they come, it gets a handful before the others are preferred."""
+    fleet = Fleet(2)
+    given = 0
+    while "w1" in urls(fleet.pool.candidates("qwen")):
+        send(fleet, "w1", seed=given)
+        given += 1
+        fleet.clock += 1 / a_second
+    assert given <= most
+
+
 def test_a_long_prefill_is_no_dead_worker() -> None:
     """What was sent to it is expected to take its time."""
     fleet = Fleet(2)
