@@ -17,8 +17,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rest of the prompt, where doubtful and offloaded blocks count as held in part only.
     `inflight_tokens` are what this gateway has in flight there, `others_tokens` what
     waits there besides, by the worker's report; `full`: it has no room by that report.
-    `recent_tokens` were sent there lately, `tokens_per_s` is the prefill rate.
-    `last_turn` grows with each choice.
+    `recent_tokens` are what was sent there lately, `output_tokens` what the answer is
+    expected to have. `tokens_per_s` is the prefill rate. `last_turn` grows with each
+    choice.
     """
 
     worker: Worker
@@ -35,6 +36,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tokens_per_s: float
     last_turn: int
     recent_tokens: float = 0.0
+    output_tokens: int = 0
     others_tokens: int = 0
     full: bool = False
 

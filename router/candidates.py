@@ -29,8 +29,12 @@ def weigh(
     request: RouteRequest,
     workers: Iterable[Worker],
     offload_weight: float = OFFLOAD_WEIGHT,
+    output_tokens: int = 0,
 ) -> list[Candidate]:
-    """The candidates among the workers, in their order, rank by rank."""
+    """The candidates among the workers, in their order, rank by rank.
+
+    `output_tokens` are expected of the answer.
+    """
     places = [place for worker in workers for place in _places(worker, request)]
     if request.rank is not None:
         places = [p for p in places if p.ranks == (request.rank,)] or places
@@ -41,7 +45,7 @@ def weigh(
             sharing.setdefault(id(rendering), (rendering, []))[1].append(place)
     for rendering, sharers in sharing.values():
         _credit(rendering, sharers, offload_weight)
-    return [_candidate(place, request) for place in places]
+    return [_candidate(place, request, output_tokens) for place in places]
 
 
 def _places(worker: Worker, request: RouteRequest) -> Iterable[_Place]:
@@ -83,7 +87,7 @@ def _content_credit(worker: Worker, rank: int, rendering: Rendering) -> Credit:
     return Credit(history_blocks=blocks, blocks=blocks, weighted=float(blocks))
 
 
-def _candidate(place: _Place, request: RouteRequest) -> Candidate:
+def _candidate(place: _Place, request: RouteRequest, output_tokens: int) -> Candidate:
     worker, rank, count = place.worker, place.ranks[0], len(place.ranks)
     ledger = worker.ledger(rank)
     prompt_tokens, size = _size(place.rendering, request)
@@ -110,6 +114,7 @@ def _candidate(place: _Place, request: RouteRequest) -> Candidate:
         tokens_per_s=worker.rate.tokens_per_s,
         last_turn=ledger.last_turn,
         recent_tokens=ledger.recent_tokens,
+        output_tokens=output_tokens,
         others_tokens=sum(report.others_tokens for report in reports) // count,
         full=len(reports) == count and all(report.full for report in reports),
     )

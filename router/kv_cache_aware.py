@@ -96,15 +96,17 @@ def _wait(candidates: Sequence[Candidate], chosen: int) -> _Wait | None:
 def _crowding_s(
     best: Candidate, idle: Candidate, candidates: Sequence[Candidate]
 ) -> float:
-    """What the prefill adds to the load of a worker that has more than its share.
+    """What the request adds to the load of a worker that has more than its share.
 
-    Where nobody waits nothing else would keep one prefix on one worker, whose cache
-    and decoding then serve all its requests while the others' stand idle. Its own
-    prefill counts up to once, in the measure that lately the worker got more than the
-    idle one: by a mean share, that is no matter, by two it counts in full.
+    Where nobody waits nothing else would keep a prefix from staying on one worker,
+    whose cache and decoding then serve all its requests while the others' stand idle.
+    What there is to prefill and to decode counts, up to once, in the measure that the
+    worker got more lately than the idle one: by a mean share, that is no matter, by
+    two, in full. A token decoded slows those beside it about as one prefilled does.
     """
     mean = sum(candidate.recent_tokens for candidate in candidates) / len(candidates)
     ahead = best.recent_tokens - idle.recent_tokens
     if ahead <= mean:
         return 0.0
-    return min(1.0, ahead / mean - 1) * best.prefill_s
+    work_s = best.prefill_s + best.output_tokens / best.tokens_per_s
+    return min(1.0, ahead / mean - 1) * work_s

@@ -89,7 +89,7 @@ class Ledger:
 
     @property
     def recent_tokens(self) -> float:
-        """Uncached prompt tokens booked here lately, less the longer ago."""
+        """Uncached prompt and output tokens booked lately, less the longer ago."""
         age_s = self._clock() - self._recent_at
         return self._recent_tokens * math.exp(-age_s / RECENT_S)
 
@@ -110,7 +110,8 @@ class Ledger:
         """
         booking = Booking(self, max(0, uncached_tokens), max(0, output_tokens))
         self._uncached_tokens += booking.uncached_tokens
-        self._recent_tokens = self.recent_tokens + booking.uncached_tokens
+        work = booking.uncached_tokens + booking.output_tokens
+        self._recent_tokens = self.recent_tokens + work
         self._recent_at = self._clock()
         self._prefills += 1
         self.requests += 1

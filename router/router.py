@@ -64,7 +64,7 @@ class Router:
         ledger.last_turn = self._turn
         booking = ledger.book(
             chosen.uncached_tokens,
-            self._output.expected(request.max_tokens),
+            chosen.output_tokens,
             prefill_s=None if request.stream else chosen.estimate_s,
         )
         return Decision(
@@ -100,7 +100,8 @@ class Router:
             tried = "no other worker is left" if request.exclude else "no workers"
             raise NoCandidate(f"{tried} for this request")
         begun = self._timer()
-        candidates = weigh(request, workers, self._offload_weight)
+        output_tokens = self._output.expected(request.max_tokens)
+        candidates = weigh(request, workers, self._offload_weight, output_tokens)
         if self._on_match is not None:
             self._on_match(self._timer() - begun)
         return candidates

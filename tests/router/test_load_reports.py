@@ -75,3 +75,24 @@ def test_equal_workers_get_equal_shares(at_once: bool) -> None:
             under_way.pop(0).finished(None)
     assert len(served) == 5
     assert all(0.15 * 500 <= count <= 0.25 * 500 for count in served.values())
+
+
+def test_answers_to_one_prompt_are_not_all_written_by_one_worker() -> None:
+    """vllm-project/router#179: 480 requests of a prefix, and one engine got them all.
+
+    Each finds the prompt cached and is next to nothing to prefill, but its answer is
+    decoded for seconds.
+    """
+    fleet, served, ids = Fleet(8), Counter[str](), prompt(1, 2_000)
+    under_way: list[Decision] = []
+    for _ in range(480):
+        decision = fleet.router.decide(fleet.request(ids))
+        decision.sent()
+        fleet.clock += 0.02
+        decision.first_token()
+        under_way.append(decision)
+        served[decision.worker.url] += 1
+        if len(under_way) > 200:
+            under_way.pop(0).finished(None)
+    assert len(served) == 8
+    assert max(served.values()) < 0.25 * 480
