@@ -8,8 +8,9 @@ from typing import Any
 FORCED = "forced"
 """A field that stands for those by which a worker says a text, and nothing else."""
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+RESPONSES = "/v1/responses"
 
-WEATHER = {
+WEATHER: dict[str, Any] = {
     "type": "function",
     "function": {
         "name": "weather",
@@ -131,8 +132,27 @@ TEXTS: dict[str, dict[str, Any]] = {
     "text stop": {"prompt": "x", **_forced("one two three"), "stop": ["wo"]},
     "text echoed": {"prompt": "The sea is", "echo": True, "max_tokens": 4},
 }  # fmt: skip
+WEATHER_NOW = {"type": "function", **WEATHER["function"]}
+OF_RESPONSES: dict[str, dict[str, Any]] = {
+    "response": {"input": "Hello", **OFF},
+    "response with reasoning": {"input": [{"role": "user", "content": "Think"}]},
+    "response logprobs": {
+        "input": "Sure?",
+        **OFF,
+        "include": ["message.output_text.logprobs"],
+        "top_logprobs": 2,
+    },
+    "response instructed": {
+        "input": [{"role": "user", "content": "x"}],
+        "instructions": "Be brief.",
+        "reasoning": {"effort": "none"},
+        "metadata": {"a": "b"},
+    },
+    "response with tools": {"input": "x", **OFF, "tools": [WEATHER_NOW]},
+}
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (CHAT, fields) for name, fields in CHATS.items()},
     **{name: (COMPLETIONS, fields) for name, fields in TEXTS.items()},
+    **{name: (RESPONSES, fields) for name, fields in OF_RESPONSES.items()},
 }
 """Name -> where it goes, and the fields of its body."""

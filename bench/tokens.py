@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 
 from bench._processes import running
-from bench._token_requests import FORCED, REQUESTS
+from bench._token_requests import FORCED, REQUESTS, RESPONSES
 from kvindex.blocks import unpack_ids
 from render import Renderer
 
@@ -19,7 +19,7 @@ TIMEOUT = aiohttp.ClientTimeout(total=120)
 COUNTED = {"include_usage": True}
 END = 151645
 """The id by which Qwen3's answers end."""
-DIFFERENT = frozenset({"created", "system_fingerprint"})
+DIFFERENT = frozenset({"created", "created_at", "system_fingerprint"})
 """Fields in which two answers of one worker differ, or that are the server's."""
 SHOWN = 300
 Json = dict[str, Any]
@@ -40,17 +40,21 @@ class Server(msgspec.Struct, frozen=True):
 
     async def streamed(self, path: str, fields: Json) -> Any:
         """A stream, its pieces put together, choice by choice."""
-        fields = {**fields, "stream": True, "stream_options": COUNTED}
+        options = {} if path == RESPONSES else {"stream_options": COUNTED}
+        fields = {**fields, "stream": True, **options}
         async with self._post(path, fields) as response:
             text = await response.text()
         if response.status != 200:
             return response.status, neutral(json.loads(text))
-        data = [event[6:] for event in text.split("\n\n") if event]
+        data = [line[6:] for line in text.split("\n") if line.startswith("data: ")]
         events = [json.loads(one) for one in data if one != "[DONE]"]
+        if path == RESPONSES:
+            return 200, [neutral(e) for e in events if "delta" not in e["type"]]
         return data[-1], together(events)
 
     def _post(self, path: str, fields: Json) -> Any:
-        body = {"model": self.model, "max_tokens": 12, "temperature": 0, **fields}
+        limit = "max_output_tokens" if path == RESPONSES else "max_tokens"
+        body = {"model": self.model, limit: 12, "temperature": 0, **fields}
         text = body.pop(FORCED, None)
         if text is not None:
             prompt = {"prompt": text, "add_special_tokens": False}
@@ -69,8 +73,10 @@ def neutral(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     left = {k: neutral(v) for k, v in value.items() if k not in DIFFERENT}
-    if left.get("type") == "function" and "id" in left:
-        left["id"] = len(left["id"])
+    for name in ("id", "item_id", "call_id"):
+        if name in left and not str(left[name]).endswith("-same"):
+            left[name] = len(left[name])
+    left.pop("sequence_number", None)
     return left
 
 

@@ -16,10 +16,11 @@ from render.derender_request import (
     read_chat_request,
     read_completion_request,
 )
-from render.fields import DEFAULT_MAX_TOKENS
+from render.fields import DEFAULT_MAX_TOKENS, RESPONSES, read_fields
 from render.schema import VLLM_KEYS
 
 NO_ECHO = "echo is not supported for a worker that takes token ids only"
+NO_BACKGROUND = "background is not supported for such a worker: nothing is stored"
 ECHO_LOGPROBS = "echo with logprobs is not supported for such a worker"
 
 
@@ -122,8 +123,11 @@ def _completion(service: RenderService, body: bytes, request_id: str) -> Generat
 
 def _response(service: RenderService, body: bytes, request_id: str) -> Generation:
     rendered = service.responses(body, request_id=request_id)
-    asked = rendered["request"]
-    wanted = asked.get("max_output_tokens")
+    request = rendered["request"]
+    asked = {**request, **read_fields(request, RESPONSES)}
+    if asked["background"]:
+        raise RenderRefused(NO_BACKGROUND, param="background")
+    wanted = asked["max_output_tokens"]
     return _generation("responses", service, asked, [rendered], wanted)
 
 

@@ -19,8 +19,9 @@ from gateway.tokens.chat import ChatWriter
 from gateway.tokens.collecting import Collected
 from gateway.tokens.completion import CompletionWriter
 from gateway.tokens.generation import Generation
-from gateway.tokens.translation import DONE, Translation, decoded, in_thread
-from gateway.tokens.writer import Setting, Writer
+from gateway.tokens.responses import ResponsesWriter
+from gateway.tokens.translation import Translation, decoded, in_thread
+from gateway.tokens.writer import DONE, Setting, Writer
 from gateway.upstreams.origin import Origin
 from gateway.upstreams.upstream import UpstreamRequest, Upstreams
 from gateway.upstreams.upstream_response import UpstreamResponse
@@ -39,6 +40,7 @@ FRAMING = (b"content-length", b"content-type", b"transfer-encoding")
 WRITERS: Mapping[Kind, type[Writer]] = {
     "chat": ChatWriter,
     "completion": CompletionWriter,
+    "responses": ResponsesWriter,
 }
 
 

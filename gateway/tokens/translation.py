@@ -5,7 +5,7 @@ It takes the place of the worker's answer: the relay pulls and pauses it as any 
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
@@ -13,14 +13,13 @@ from gateway.errors import GatewayError, InternalError, MalformedAnswer
 from gateway.request.sse import WholeEvents, data_of, event
 from gateway.threads import Late, QueueFull, Threads
 from gateway.tokens.asking import AT_ONCE, LAST_WORDS_S, Aborts, Asking
-from gateway.tokens.writer import Writer
+from gateway.tokens.writer import DONE, Writer
 from gateway.upstreams.upstream_response import UpstreamResponse
 from render import RenderRefused
 from render.body import Json
 
 log = logging.getLogger(__name__)
 
-DONE = b"[DONE]"
 ON_THE_LOOP = 16 * 1024
 """Bytes of events that are turned into text on the event loop; more, in a thread."""
 KEPT_ON_THE_LOOP = 2048
@@ -90,7 +89,7 @@ class Translation:
     async def _run(self) -> None:
         try:
             await self._all()
-            self._send([] if self._broken else self._writer.end(), DONE)
+            self._end()
             self.response.usage = self._writer.usage
             self.response.finish()
         except GatewayError as error:
@@ -176,12 +175,14 @@ class Translation:
             except RenderRefused as refused:
                 raise MalformedAnswer(f"the worker's answer: {refused}") from None
             for answer in answers:
-                out += event(msgspec.json.encode(answer))
+                out += self._writer.encoded(answer)
         return bytes(out)
 
-    def _send(self, answers: Sequence[Json], last: bytes) -> None:
-        said = [*map(msgspec.json.encode, answers), last]
-        self.response.push([b"".join(map(event, said))])
+    def _end(self) -> None:
+        answers = [] if self._broken else self._writer.end()
+        said = b"".join(map(self._writer.encoded, answers)) + self._writer.last
+        if said:
+            self.response.push([said])
 
     def _stop(self) -> None:
         """Have the engine stop what is not over."""

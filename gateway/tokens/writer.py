@@ -12,6 +12,7 @@ from functools import cached_property
 
 import msgspec
 
+from gateway.request.sse import event
 from gateway.tokens import logprobs
 from gateway.tokens.generation import Generation
 from gateway.tokens.line import Line, Piece
@@ -21,6 +22,8 @@ from render.derender_choice import Asked
 from render.derender_request import read_generated
 from router.request import Usage
 from router.worker import Worker
+
+DONE = b"[DONE]"
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,7 +199,9 @@ class Writer(ABC):
         if read["usage"] is not None:
             self.counts.told[prompt] = read["usage"]
         return [
-            event for given in read["choices"] for event in self._choice(prompt, given)
+            answer
+            for given in read["choices"]
+            for answer in self._choice(prompt, given)
         ]
 
     def take(self, prompt: int, response: Json) -> list[Piece]:
@@ -240,6 +245,15 @@ class Writer(ABC):
             line = Line(choice, texts, watched=self._setting.stops)
             self._lines[index] = line
         return line
+
+    def encoded(self, answer: Json) -> bytes:
+        """An event as it is sent."""
+        return event(msgspec.json.encode(answer))
+
+    @property
+    def last(self) -> bytes:
+        """What is sent when all is said."""
+        return event(DONE)
 
     @abstractmethod
     def _choice(self, prompt: int, given: Json) -> list[Json]:
