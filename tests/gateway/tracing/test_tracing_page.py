@@ -48,8 +48,12 @@ async def test_the_tables(
     gateway = await start_gateway(
         await start_worker(), otlp_endpoint=collector.endpoint, access_log=True
     )
-    body = {"model": MODEL, "messages": [{"role": "user", "content": "hello " * 40}]}
-    body |= {"stream": True, "stream_options": {"include_usage": True}}
+    body = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": "hello " * 40}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
     url = gateway.url + "/v1/chat/completions"
     async with gateway.client.post(url, json=body) as response:
         await response.read()
