@@ -122,6 +122,7 @@ class Gateway:
             monitor=self.monitor,
             accounts=self.accounts,
             forwarding=self.forwarding,
+            namings=self._namings,
         )
         self.explain_page = ExplainPage(self.router, self.pool, self.renderers)
         self.metrics.watch(Gauges(self.pool, self.indexes, self.forwarding).read)

@@ -11,6 +11,7 @@ from gateway.admin import knowledge_pages, load_page
 from gateway.metrics.comparison import Comparison
 from gateway.request.account import Accounts
 from gateway.workers.monitor import Monitor
+from gateway.workers.namings import Namings
 from kvindex.index import Indexes
 from router.forwarding import Blocker, Forwarding, Proof, When
 from router.pool import WorkerPool
@@ -28,6 +29,7 @@ class Admin:
         monitor: Monitor,
         accounts: Accounts,
         forwarding: Forwarding,
+        namings: Namings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`clock` is that of the pool and the feeds."""
@@ -37,6 +39,7 @@ class Admin:
         self._monitor = monitor
         self._accounts = accounts
         self._forwarding = forwarding
+        self._namings = namings
 
     def ready(self) -> bool:
         """Whether a request would find a worker that has answered."""
@@ -67,6 +70,7 @@ class Admin:
         sources = self._monitor.sources(worker)
         return {
             "url": worker.url,
+            "named_by": self._namings.sources(worker.url),
             "engine": worker.engine,
             "api": worker.api,
             "version": worker.version,

@@ -110,6 +110,13 @@ async def test_a_name_is_followed(
     assert states(gateway) == {worker.url: "ready", gone: "joining"}
     assert (await gateway.chat(CHAT)).worker == worker.url
     await gateway.post("/gateway/workers", {"url": other.url}, 201)
+    page = (await gateway.get("/gateway/workers"))["workers"]
+    dns = f"dns/localhost:{port_of(worker)}"
+    assert {one["url"]: one["named_by"] for one in page} == {
+        worker.url: ["workers", dns],
+        gone: ["dns/localhost:1"],
+        other.url: ["api"],
+    }
     counts = await gateway.metrics()
     named = {k: v for k, v in counts.items() if k.startswith("kv_gateway_named")}
     assert sorted(named.values()) == [0, 1, 1, 1, 1]
