@@ -7,6 +7,7 @@ import pytest
 
 from tests.gateway.answering import Scripted
 from tests.gateway.scripted import ANSWER, CHAT, refusal, worker
+from tests.gateway.tokens.rig import TOKENS
 from tests.gateway.tracing.collector import Collector
 from tests.proxy.raw import RawWorker
 from tests.running import MODEL, Running, StartGateway, StartWorker
@@ -247,3 +248,17 @@ async def test_probes_are_not_traced(
     assert [span.attributes["kv_gateway.endpoint"] for span in collector.spans] == [
         "other"
     ]
+
+
+async def test_a_worker_that_takes_ids_only(
+    collector: Collector, start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """The same spans, the same usage."""
+    sim = await start_worker(TOKENS)
+    gateway = await start_gateway(sim, otlp_endpoint=collector.endpoint)
+    await _stream(gateway, traceparent=SAMPLED)
+    spans = await collector.until_it_has(*STEPS, "upstream wait", "stream")
+    assert len(collector.spans) == 7
+    assert spans["chat"].attributes["gen_ai.usage.output_tokens"] == 8
+    assert spans["upstream wait"].end <= spans["stream"].begin
+    assert SECRET.encode() not in collector.raw
