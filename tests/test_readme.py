@@ -61,6 +61,16 @@ def test_the_readme_opens_with_the_two_commands() -> None:
     assert "    make test" in opening
 
 
+@pytest.fixture
+def configuration_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that commands name is where they are typed."""
+    text = (ROOT / "docs" / "scaling.md").read_text()
+    (block,) = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "gateway.toml").write_text(block)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("configuration_file")
 @pytest.mark.parametrize(("document", "command"), commands("kv-gateway"))
 def test_kv_gateway_commands(document: str, command: str) -> None:
     """Every command line of ours is taken by the parser and the configuration."""

@@ -12,6 +12,8 @@ from gateway.settings.reading import Said
 from gateway.settings.values import secret
 
 MASK = "********"
+ALIGNED = 50
+"""Characters of a line; what comes after those of longer ones is not in one column."""
 PLAIN = re.compile(r"true|false|(0|-?[1-9][0-9]*)(\.[0-9]+)?")
 """Text that TOML takes without quotes."""
 
@@ -21,7 +23,7 @@ def page(everything: Iterable[Said]) -> str:
     told = [one for one in everything if one.by is not None]
     rest = [one for one in everything if one.by is None]
     lines = [(_assignment(one), f"# {one.by}") for one in told]
-    width = min(60, max((len(text) for text, _ in lines), default=0))
+    width = max((len(text) for text, _ in lines if len(text) <= ALIGNED), default=0)
     shown = [f"{text:{width}}  {by}" for text, by in lines]
     if shown and rest:
         shown.append("")

@@ -1,6 +1,9 @@
 """Two processes on one port: pages of both, changes in both, one that dies, the end."""
 
+import json
 import os
+import re
+import shlex
 import signal
 import urllib.error
 from collections import Counter
@@ -12,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from render import Renderer
+from tests.documents import ROOT
 from tests.gateway.command import refused
 from tests.gateway.processes.rig import Several, asked, runs, several, until, workers
 from tests.running import MODEL
@@ -135,6 +139,22 @@ def test_a_change_is_in_both_when_it_is_answered(gateway: Several) -> None:
     assert states(gateway, OTHER) == {}
     assert asked(f"{url}?url={OTHER}", "DELETE")[0] == 404
     assert asked(url, "PUT", {})[0] == 405
+
+
+def test_what_the_document_asks(gateway: Several) -> None:
+    """Each command on docs/scaling.md gets what it is said to get."""
+    text = (ROOT / "docs" / "scaling.md").read_text()
+    found = re.findall(r"^    curl -s http://127.0.0.1:9090(\S+)(.*)$", text, re.M)
+    pages = {}
+    for path, rest in found:
+        _, *data = shlex.split(rest) or [""]
+        method, body = ("POST", json.loads(data[0])) if data else ("GET", None)
+        status, page = asked(gateway.operators + path, method, body)
+        assert status == 200
+        pages[path] = page
+    assert pages["/gateway/workers"]["processes"][1]["restarts"] == 0
+    assert 'process="1"' in pages["/metrics"]
+    assert pages["/gateway/explain?process=1"]["process"] == 1
 
 
 def test_one_that_dies_is_started_anew(gateway: Several) -> None:
