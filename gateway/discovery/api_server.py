@@ -23,14 +23,14 @@ UNREACHABLE = "unreachable"
 REFUSED = "refused"
 DROPPED = "dropped"
 
-PAGE = 500
+PAGE = 100
 ANSWER_S = 10.0
 BODY_S = 30.0
 WATCH_S = 280
 """A watch ends after so long by itself, and goes on with a token that is valid."""
 IDLE_S = 90.0
 """A watch that says nothing for so long is begun anew: bookmarks come every minute."""
-MOST_BYTES = 64 * 1024 * 1024
+MOST_BYTES = 32 * 1024 * 1024
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 

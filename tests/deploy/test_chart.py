@@ -30,6 +30,7 @@ EVERYTHING: Mapping[str, Any] = {
         ],
         "dns": ["w.example.com:8000"],
         "urls": ["http://a:8000", "http://b:8000"],
+        "file": '[[workers]]\nurl = "http://c:8000"\nengine = "sglang"\n',
     },
     "model": {"source": "/models/qwen3", "claim": "models", "hubCacheClaim": "hub"},
     "replicas": 3,
@@ -58,6 +59,8 @@ EVERYTHING: Mapping[str, Any] = {
         "rules": {"enabled": True},
         "dashboards": {"enabled": True},
     },
+    "volumes": [{"name": "more", "emptyDir": {}}],
+    "volumeMounts": [{"name": "more", "mountPath": "/more", "readOnly": True}],
     "podAnnotations": {"a": "b"},
     "podLabels": {"c": "d"},
     "nodeSelector": {"e": "f"},
@@ -128,6 +131,9 @@ def test_the_arguments_are_the_gateways(everything: dict[str, str]) -> None:
     assert services == ["llm/vllm:http", "gateways/trtllm:8000", "llm/other"]
     assert [str(name) for name in config.workers_dns] == ["w.example.com:8000"]
     assert config.workers == (("http://a:8000", "http://b:8000"),)
+    assert str(config.workers_file) == "/workers/workers.toml"
+    (told,) = only(everything, "workers-file.yaml")["data"].values()
+    assert told == EVERYTHING["workers"]["file"]
     assert config.model == ((None, "/models/qwen3"),)
     assert config.max_inflight_tokens == 60000
     assert (config.port, config.admin_port, config.processes) == (8080, 9090, 2)
@@ -213,7 +219,8 @@ def test_nobody_and_read_only(everything: dict[str, str]) -> None:
     }
     written = {path for path, is_read_only in mounts.items() if not is_read_only}
     assert written == {"/tmp", "/cache"}
-    assert set(mounts) - written == {"/models", "/hub", "/keys", "/tls"}
+    others = {"/models", "/hub", "/keys", "/tls", "/workers", "/more"}
+    assert set(mounts) - written == others
     user = pods[0]["securityContext"]["runAsUser"]
     assert f"USER {user}:{user}" in (HERE / "docker" / "Dockerfile").read_text()
 
