@@ -139,15 +139,15 @@ def _differences(theirs: Any, ours: Any, place: str = "") -> Iterator[str]:
     """Where two answers differ: the place, the worker's, the gateway's."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for name in {**theirs, **ours}:
-            pair = (side.get(name, "-") for side in (theirs, ours))
-            yield from _differences(*pair, f"{place}.{name}")
+            sides = theirs.get(name, "-"), ours.get(name, "-")
+            yield from _differences(sides[0], sides[1], f"{place}.{name}")
     elif (
         isinstance(theirs, list | tuple)
         and isinstance(ours, list | tuple)
         and len(theirs) == len(ours)
     ):
-        for number, pair in enumerate(zip(theirs, ours, strict=True)):
-            yield from _differences(*pair, f"{place}.{number}")
+        for number, (one, other) in enumerate(zip(theirs, ours, strict=True)):
+            yield from _differences(one, other, f"{place}.{number}")
     elif theirs != ours:
         yield f"{place}: {theirs!r}, here {ours!r}"
 

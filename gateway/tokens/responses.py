@@ -33,6 +33,7 @@ class ResponsesWriter(Writer):
         self._items: list[Json] = []
         self._open: _Item | None = None
         self._number = 0
+        self._logprobs: list[Json] = []
         self._calls = 0
         self._finish: str | None = None
 
@@ -99,11 +100,13 @@ class ResponsesWriter(Writer):
         events = [] if self._number else [*self._begin()]
         piece = line.feed(given)
         self._finish = piece.finish_reason or self._finish
-        logprobs = records.logprobs_of(piece.logprobs)
+        # Text may come later than its ids: theirs wait for it.
+        self._logprobs += records.logprobs_of(piece.logprobs) or []
         for one in self._seen(piece):
             events += self._turn(one)
             assert self._open is not None  # noqa: S101 - by the turn
-            events += map(self._told, self._open.feed(one, logprobs or []))
+            events += map(self._told, self._open.feed(one, self._logprobs))
+            self._logprobs = []
         return events
 
     def _begin(self) -> Iterator[Json]:
