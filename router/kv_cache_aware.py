@@ -17,7 +17,7 @@ from router.session import homes
 
 
 class KvCacheAware(Policy):
-    """Where the prefill costs least; then where least was to do of late.
+    """Where the prefill costs least; then where least was sent lately.
 
     But for a prefix that crowds its worker, where one more copy of it is used soonest;
     and where no worker is known to hold any of it, at its session's home.

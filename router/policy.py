@@ -41,17 +41,21 @@ class Policy:
         return self.reason
 
 
-Key = tuple[float, float, int] | int
+Key = tuple[float, ...] | int
 
 
 def by_cost(candidate: Candidate) -> Key:
-    """The least prefill cost; then the least work of late; then in turns.
+    """The least prefill cost; then the least that was sent lately.
 
-    That is what is being decoded and what was sent lately: cold prompts go where they
-    push out the least.
+    So cold prompts go where they push out the least. Then where least is being
+    decoded; then in turns.
     """
-    work = candidate.decode_tokens + candidate.recent_tokens
-    return candidate.cost_s, work, candidate.last_turn
+    return (
+        candidate.cost_s,
+        candidate.recent_tokens,
+        candidate.decode_tokens,
+        candidate.last_turn,
+    )
 
 
 def by_wait(candidate: Candidate) -> Key:

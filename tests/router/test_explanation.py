@@ -64,7 +64,7 @@ def test_the_winner_is_set_beside_the_next() -> None:
 
 
 def test_equals_take_turns() -> None:
-    """Or the one that decodes less is taken."""
+    """Or the one that was sent less lately is taken."""
     fleet = Fleet(2)
     explained = fleet.router.explain(fleet.request(IDS))
     assert explained.why.endswith("w2 rank 0 costs the same, 0.1 s: they take turns")
@@ -72,7 +72,7 @@ def test_equals_take_turns() -> None:
     booking.first_token()
     explained = fleet.router.explain(fleet.request(IDS))
     assert explained.chosen.url == "w2"
-    assert explained.why.endswith("costs the same, 0.1 s, and is decoding more")
+    assert explained.why.endswith("costs the same, 0.1 s, and was sent more lately")
 
 
 def test_a_policy_that_ignores_cost_says_what_it_costs() -> None:
