@@ -67,8 +67,9 @@ class LoadWatch:
                 loads = await asyncio.to_thread(engine.load, page)
             else:
                 loads = engine.load(page)
-            if loads:
-                self._write_down(worker, route.partition("?")[0], own, loads)
+            known = {rank: loads[rank] for rank in worker.ranks if rank in loads}
+            if known:
+                self._write_down(worker, route.partition("?")[0], own, known)
                 return True
         return False
 

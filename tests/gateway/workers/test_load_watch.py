@@ -162,6 +162,26 @@ async def test_a_long_page_is_read_beside_the_loop(
     assert known.reports[0].load.running == 7
 
 
+async def test_ranks_that_a_worker_has_not_got_are_none(
+    start_gateway: StartGateway, scripted: Scripted
+) -> None:
+    """Whatever it tells of them, nothing is kept."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path == "/v1/loads":
+            ranks = [{"dp_rank": rank, "num_running_reqs": rank} for rank in range(50)]
+            return web.json_response({"loads": ranks})
+        if request.path == "/v1/models":
+            card = {"id": MODEL, "owned_by": "sglang"}
+            return web.json_response({"object": "list", "data": [card]})
+        return web.Response(status=404)
+
+    gateway = await start_gateway(await scripted(answer), **QUICK)
+    known = gateway.gateway.pool.workers[0]
+    await until(lambda: known.report(0))
+    assert list(known.reports) == [0]
+
+
 def _listing(engine_name: str, paths: list[str], hangs: bool) -> Answer:
     """A worker that calls itself so, and tells nothing of its load."""
 
