@@ -59,18 +59,18 @@ def table(name: str, means: Mapping[str, Mean]) -> str:
 
 
 def overview(results: Means) -> str:
-    """Every workload in a row, every policy in a column: TTFT mean / p90 in ms."""
-    policies = list(dict.fromkeys(p for means in results.values() for p in means))
+    """Every policy in a row, every workload in a column: TTFT mean / p90 in ms."""
     lines = [
-        "| TTFT mean / p90, ms | " + " | ".join(policies) + " |",
-        "|---|" + "---:|" * len(policies),
+        "| TTFT mean / p90, ms | " + " | ".join(results) + " |",
+        "|---|" + "---:|" * len(results),
     ]
-    for name, means in results.items():
+    for policy in dict.fromkeys(p for means in results.values() for p in means):
         cells = [
-            f"{1000 * means[p].ttft_mean_s:.0f} / {1000 * means[p].ttft_p90_s:.0f}"
-            for p in policies
+            f"{1000 * means[policy].ttft_mean_s:.0f} / "
+            f"{1000 * means[policy].ttft_p90_s:.0f}"
+            for means in results.values()
         ]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        lines.append(f"| {policy} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, ""])
 
 

@@ -84,7 +84,7 @@ def test_tables() -> None:
     assert "| random | 50.0% | 0.2000 | 0.2000 | 1.00 | 100.0% |" in table(
         "a", results["a"]
     )
-    assert "| b | 400 / 200 | 200 / 800 |" in overview(results)
+    assert "| random | 200 / 200 | 200 / 800 |" in overview(results)
     assert "| random | 1.000 | 0.500 |" in ratios(results)
 
 
