@@ -20,7 +20,7 @@ from gateway.tokens.collecting import Collected
 from gateway.tokens.completion import CompletionWriter
 from gateway.tokens.generation import Generation
 from gateway.tokens.responses import ResponsesWriter
-from gateway.tokens.translation import Translation, decoded, in_thread
+from gateway.tokens.translation import Translation, decoded, in_thread, malformed
 from gateway.tokens.writer import DONE, Setting, Writer
 from gateway.upstreams.origin import Origin
 from gateway.upstreams.upstream import UpstreamRequest, Upstreams
@@ -170,7 +170,7 @@ class TokensSender:
             try:
                 return msgspec.json.encode(writer.whole(generated))
             except RenderRefused as refused:
-                raise MalformedAnswer(f"the worker's answer: {refused}") from None
+                raise malformed(refused) from None
 
         ids = sum(
             len(choice.get("token_ids") or ())
@@ -189,7 +189,7 @@ def _collect(collected: Collected, chunk: Json) -> None:
     try:
         collected.feed(chunk)
     except RenderRefused as refused:
-        raise MalformedAnswer(f"the worker's answer: {refused}") from None
+        raise malformed(refused) from None
 
 
 class _Over:

@@ -173,7 +173,7 @@ class Translation:
             try:
                 answers = self._writer.feed(prompt, chunk)
             except RenderRefused as refused:
-                raise MalformedAnswer(f"the worker's answer: {refused}") from None
+                raise malformed(refused) from None
             for answer in answers:
                 out += self._writer.encoded(answer)
         return bytes(out)
@@ -201,6 +201,12 @@ async def in_thread(threads: Threads, work: Callable[[], bytes]) -> bytes:
         raise InternalError("too many answers wait to be made") from None
     except Late:
         raise InternalError("an answer was not made in time") from None
+
+
+def malformed(refused: RenderRefused) -> MalformedAnswer:
+    """The error for an answer that is not as the generate route's are."""
+    place = refused.param or "a field"
+    return MalformedAnswer(f"the worker's answer: {place} is not as it should be")
 
 
 def decoded(data: bytes) -> Json:

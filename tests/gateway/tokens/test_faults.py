@@ -1,0 +1,164 @@
+"""Workers that take ids and do not answer as they should."""
+
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gateway.settings.values import declared_api
+from tests.gateway.scripted import LISTING, idle, worker
+from tests.gateway.tokens.rig import CHAT, ask
+from tests.proxy.raw import RawWorker, WorkerConnection, json_answer
+from tests.running import Running, StartGateway
+
+TOKENS = (declared_api("tokens"),)
+BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
+HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
+
+
+def choice(ids: list[int], finish: str | None = None) -> dict[str, Any]:
+    """Some ids of an answer."""
+    return {"index": 0, "token_ids": ids, "finish_reason": finish}
+
+
+def event(value: Any) -> bytes:
+    """A chunk of a stream with one event in it."""
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    said = b"data: " + data + b"\n\n"
+    return b"%x\r\n%b\r\n" % (len(said), said)
+
+
+def chunk(ids: list[int], finish: str | None = None) -> bytes:
+    """An event with some ids."""
+    return event({"request_id": "r", "choices": [choice(ids, finish)]})
+
+
+def breaking(*pieces: bytes) -> RawWorker:
+    """A worker that sends these and closes the connection."""
+
+    async def script(connection: WorkerConnection) -> None:
+        while request := await connection.request():
+            if request.startswith(b"POST"):
+                await connection.send(HEAD + b"".join(pieces))
+                return
+            found = request.startswith(b"GET /v1/models")
+            missing = json_answer(b"{}", status=b"404 Not Found")
+            await connection.send(LISTING if found else missing)
+
+    return RawWorker(script)
+
+
+async def before(start_gateway: StartGateway, *workers: RawWorker) -> Running:
+    """A gateway before workers that are said to take ids."""
+    return await start_gateway(*(w.url for w in workers), worker_api=TOKENS)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"no json",
+        b"[]",
+        b"{}",
+        b'{"choices": 3}',
+        b'{"choices": [{"index": "x"}]}',
+        b'{"choices": [{"index": 0, "token_ids": ["a"]}]}',
+        b'{"choices": [{"index": 0, "token_ids": [1], "logprobs": {"content": [3]}}]}',
+        b'{"choices": [{"index": 0, "token_ids": [1]}], "usage": []}',
+    ],
+)
+async def test_an_answer_that_is_none_is_a_502(
+    start_gateway: StartGateway, client: aiohttp.ClientSession, body: bytes
+) -> None:
+    """Whole or streamed, and nothing stays booked."""
+    stream = HEAD + event(body) + event(b"[DONE]") + b"0\r\n\r\n"
+    async with worker(json_answer(body), stream) as raw:
+        gateway = await before(start_gateway, raw)
+        told = await ask(client, gateway.url, BODY)
+        assert told.status == 502, told.text
+        assert told.body["error"]["type"] == "upstream_error"
+        async with client.post(
+            gateway.url + CHAT, json=BODY | {"stream": True}
+        ) as response:
+            assert "upstream_error" in await response.text()
+        await idle(gateway)
+
+
+@pytest.mark.parametrize("ids", [[], [4_294_967_295], [151_644] * 3, [0, 1, 2]])
+async def test_any_ids_are_text(
+    start_gateway: StartGateway, client: aiohttp.ClientSession, ids: list[int]
+) -> None:
+    """None at all, too, and those that the vocabulary does not know."""
+    body = json.dumps({"choices": [choice(ids, "length")]}).encode()
+    async with worker(json_answer(body)) as raw:
+        gateway = await before(start_gateway, raw)
+        told = await ask(client, gateway.url, BODY)
+        assert told.status == 200, told.text
+        assert told.body["usage"]["completion_tokens"] == len(ids)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        b"",
+        b"0\r\n\r\n",
+        b"5\r\ndata:",
+        b"10\r\ndata: {",
+    ],
+)
+async def test_a_stream_that_breaks_off_ends_with_an_error(
+    start_gateway: StartGateway, client: aiohttp.ClientSession, end: bytes
+) -> None:
+    """What came before is there; the last event is no [DONE]."""
+    async with breaking(chunk([9707]), end) as raw:
+        gateway = await before(start_gateway, raw)
+        async with client.post(
+            gateway.url + CHAT, json=BODY | {"stream": True}
+        ) as response:
+            text = await response.text()
+        assert '"content":"Hello"' in text
+        last = json.loads(text.strip().rpartition("data: ")[2])
+        assert last["error"]["type"] == "upstream_error"
+        await idle(gateway)
+
+
+async def test_an_engines_error_is_passed_on(
+    start_gateway: StartGateway, client: aiohttp.ClientSession
+) -> None:
+    """In its words, in its place; nothing is added after it."""
+    error = {"error": {"message": "out of memory", "code": 500}}
+    pieces = (HEAD, chunk([9707]), event(error), event(b"[DONE]"), b"0\r\n\r\n")
+    async with worker(b"".join(pieces)) as raw:
+        gateway = await before(start_gateway, raw)
+        options = {"stream": True, "stream_options": {"include_usage": True}}
+        told = await ask(client, gateway.url, BODY | options)
+        assert told.events[-1] == error
+        await idle(gateway)
+
+
+async def test_a_refusal_is_passed_on(
+    start_gateway: StartGateway, client: aiohttp.ClientSession
+) -> None:
+    """Status and body are the worker's."""
+    said = b'{"error": {"message": "disabled"}}'
+    async with worker(json_answer(said, status=b"403 Forbidden")) as raw:
+        gateway = await before(start_gateway, raw)
+        told = await ask(client, gateway.url, BODY)
+        assert (told.status, told.text) == (403, said.decode())
+
+
+async def test_a_busy_worker_gives_way(
+    start_gateway: StartGateway, client: aiohttp.ClientSession
+) -> None:
+    """To another of its kind; the client sees nothing of it."""
+    fine = json.dumps({"choices": [choice([9707], "length")]}).encode()
+    refusal = json_answer(b"{}", b"Retry-After: 1", status=b"503 Busy")
+    async with worker(refusal) as busy, worker(json_answer(fine)) as free:
+        gateway = await before(start_gateway, busy, free)
+        for _ in range(3):
+            told = await ask(client, gateway.url, BODY)
+            assert told.body["choices"][0]["message"]["content"] == "Hello"
+        assert await gateway.metric("retries_total", reason="busy") <= 1
