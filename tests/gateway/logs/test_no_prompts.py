@@ -2,11 +2,7 @@
 
 import asyncio
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +10,8 @@ import aiohttp
 import pytest
 
 from tests.gateway.command import serving
-from tests.running import MODEL
+from tests.gateway.scripted import ANSWER, worker
+from tests.running import MODEL, StartGateway, StartWorker
 
 MARK = "XYZZYMARKER"
 CHAT = "/v1/chat/completions"
@@ -142,31 +139,6 @@ async def _send_raw(url: str, data: bytes) -> None:
     writer.close()
 
 
-@contextmanager
-def _worker() -> Iterator[str]:
-    """A simulated worker as a process of its own; its log is nobody's here."""
-    words = ["sim-worker", "--engine", "vllm", "--port", "0", "--speed", "100"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gateway", *words, "--served-model-name", MODEL],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    with process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().split()[1]
-        finally:
-            process.kill()
-
-
-@pytest.fixture(scope="module")
-def worker_url() -> Iterator[str]:
-    """The worker of this module."""
-    with _worker() as url:
-        yield url
-
-
 def _logged(model_dir: Path, worker_url: str, *words: str) -> str:
     """Everything that a gateway writes while it is sent all of that."""
     every = ("--host", "127.0.0.1", "--port", "0", "--drain-delay", "0")
@@ -180,18 +152,26 @@ def _logged(model_dir: Path, worker_url: str, *words: str) -> str:
         return written.result(timeout=20)
 
 
-def test_nothing_of_a_prompt(model_dir: Path, worker_url: str) -> None:
+async def test_nothing_of_a_prompt(model_dir: Path, start_worker: StartWorker) -> None:
     """Not in a line for a change, nor in the access log, nor in a stack trace."""
+    sim = await start_worker()
     options = ("--log-format", "json", "--access-log")
-    written = _logged(model_dir, worker_url, *options)
+    written = await asyncio.to_thread(_logged, model_dir, sim.url, *options)
     assert MARK not in written
     assert written.count("gateway.access") > 50
 
 
-def test_unless_that_is_asked_for(model_dir: Path, worker_url: str) -> None:
+async def test_unless_that_is_asked_for(
+    start_gateway: StartGateway, caplog: pytest.LogCaptureFixture
+) -> None:
     """With --log-prompts bodies are logged, and a warning says so at the start."""
-    written = _logged(model_dir, worker_url, "--log-prompts")
-    assert "WARNING gateway.prompts: --log-prompts: WHAT CLIENTS WRITE IS LOGGED" in (
-        written
-    )
-    assert written.count(MARK) > 50
+    async with worker(ANSWER) as raw:
+        gateway = await start_gateway(raw.url, log_prompts=True, log_level="error")
+        await gateway.post(CHAT, {"messages": _user(f"{MARK}\n\u2028" + "x" * 99_999)})
+    warning, logged = (r for r in caplog.records if r.name == "gateway.prompts")
+    assert warning.levelname == "WARNING"
+    assert "WHAT CLIENTS WRITE IS LOGGED" in warning.getMessage()
+    line = logged.getMessage()
+    assert MARK in line
+    assert "(the first 65536 of 100" in line
+    assert len(line.splitlines()) == 1

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.answering import Scripted
+from tests.gateway.render_rig import StartRenderServer
 from tests.gateway.scripted import ANSWER, CHAT, refusal, worker
 from tests.gateway.tokens.rig import TOKENS
 from tests.gateway.tracing.collector import Collector
@@ -261,4 +262,21 @@ async def test_a_worker_that_takes_ids_only(
     assert len(collector.spans) == 7
     assert spans["chat"].attributes["gen_ai.usage.output_tokens"] == 8
     assert spans["upstream wait"].end <= spans["stream"].begin
+    assert SECRET.encode() not in collector.raw
+
+
+async def test_a_render_server(
+    collector: Collector, start_render_server: StartRenderServer
+) -> None:
+    """Its requests are spans, too: of the rendering, in the client's trace."""
+    server = await start_render_server(otlp_endpoint=collector.endpoint)
+    body = {"model": MODEL, "messages": MESSAGES}
+    url = server.url + "/v1/chat/completions/render"
+    headers = {"traceparent": SAMPLED}
+    async with server.client.post(url, json=body, headers=headers) as response:
+        assert response.status == 200
+    spans = await collector.until_it_has("POST", "render")
+    assert spans["POST"].name == "POST /v1/chat/completions/render"
+    assert spans["render"].parent_id == spans["POST"].span_id
+    assert {span.trace_id for span in collector.spans} == {TRACE}
     assert SECRET.encode() not in collector.raw
