@@ -121,6 +121,7 @@ def test_defaults_fit_kubernetes() -> None:
     assert "ServiceMonitor" not in found
     pod = only(rendered, "deployment.yaml")["spec"]["template"]["spec"]
     assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False
     assert options(rendered).workers == (("http://w1:8000",),)
 
 

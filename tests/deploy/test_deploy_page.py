@@ -147,7 +147,7 @@ async def test_the_manifests_fit_each_other(
     api = ScriptedApi()
     await api.start()
     at = [{"name": port["name"], "port": int(worker.url.rpartition(":")[2])}]
-    api.put(endpoint_slice("vllm-x7k2p", [endpoint("127.0.0.1")], at))
+    api.put(endpoint_slice("workers-x7k2p", [endpoint("127.0.0.1")], at))
     try:
         gateway = await start_gateway(
             workers_k8s=(wanted,), k8s_api=api.url, k8s_credentials=tmp_path
