@@ -144,7 +144,7 @@ async def test_the_manifests_fit_each_other(
     assert str(wanted) == f"llm/{service['metadata']['name']}:{port['name']}"
     assert service["metadata"]["namespace"] == "llm"
     worker = await start_worker()
-    api = ScriptedApi()
+    api = ScriptedApi(service["metadata"]["name"])
     await api.start()
     at = [{"name": port["name"], "port": int(worker.url.rpartition(":")[2])}]
     api.put(endpoint_slice("workers-x7k2p", [endpoint("127.0.0.1")], at))

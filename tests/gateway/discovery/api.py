@@ -46,7 +46,8 @@ class ScriptedApi:
     `requests` has the query of each request, `tokens` its Authorization.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, service: str = "vllm") -> None:
+        self._selector = f"kubernetes.io/service-name={service}"
         self.requests: list[dict[str, str]] = []
         self.tokens: list[str | None] = []
         self.slices: dict[str, Json] = {}
@@ -145,7 +146,7 @@ class ScriptedApi:
         self.requests.append(dict(request.query))
         token = request.headers.get("Authorization")
         self.tokens.append(token)
-        assert request.query["labelSelector"] == "kubernetes.io/service-name=vllm"
+        assert request.query["labelSelector"] == self._selector
         if self.fails:
             return self.fails.pop(0)
         if self.needed is not None and token != f"Bearer {self.needed}":
