@@ -160,6 +160,7 @@ def test_tls_as_the_page_has_it(tmp_path: Path) -> None:
     ):
         assert url.startswith("https://")
         assert ask(url + "/v1/anything", tls=ours.client())[0] == 200
+        assert ask(url + "/ready", tls=ours.client())[0] == 200
         with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
             ask(url + "/health", tls=ssl.create_default_context())
 

@@ -183,12 +183,22 @@ def reason(error: Exception) -> str:
     """Why a worker has not answered, in a few words."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"cannot connect: {_of_certificate(error.certificate_error)}"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return f"cannot connect: no TLS ({getattr(error.os_error, 'reason', None)})"
     if isinstance(error, aiohttp.ClientConnectorError):
         number, said = error.os_error.errno, error.os_error.strerror
         if number is not None and number > 0:  # name resolution has its own numbers
             said = os.strerror(number)
         return f"cannot connect: {said}"
     return f"{type(error).__name__}: {error}"
+
+
+def _of_certificate(error: Exception) -> str:
+    """What is wrong with the certificate that a worker has shown."""
+    wrong = getattr(error, "verify_message", None) or str(error)
+    return f"its certificate does not hold ({wrong})"
 
 
 def _listed(entry: dict[str, Any]) -> ListedModel:
