@@ -4,9 +4,9 @@ import base64
 
 import pytest
 
+from gateway.access.errors import Forbidden, Unauthorized
 from gateway.access.operators import check_admin
 from gateway.admin.same_site import check_same_site, is_private_name
-from gateway.access.errors import Forbidden, Unauthorized
 from tests.running import StartGateway
 
 
