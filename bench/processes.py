@@ -83,4 +83,4 @@ def _compare(
 def _cpu_of_all(pid: int) -> float:
     """Of a process and of those that it started."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return sum(cpu_s(int(one)) for one in (pid, *children))
+    return sum(cpu_s(one) for one in (pid, *map(int, children)))

@@ -6,6 +6,7 @@ the same in all of them, so they agree on what they answer, but for a moment.
 
 import asyncio
 import logging
+import signal
 from collections.abc import Callable, Sequence
 
 import aiohttp
@@ -93,11 +94,13 @@ class Changing:
         for process, reply in zip(asked, replies, strict=True):
             if isinstance(reply, Reply):
                 told.append((process.number, reply))
-            elif not isinstance(reply, LOST):
-                raise reply
+            elif isinstance(reply, LOST):
+                # One that does not answer is of no use; the next one knows the change.
+                log.error("process %d does not take a change: %r", process.number,
+                          reply)  # fmt: skip
+                process.signal(signal.SIGKILL)
             else:
-                log.warning("process %d was not told of a change: %r", process.number,
-                            reply)  # fmt: skip
+                raise reply
         return told
 
 

@@ -60,7 +60,7 @@ def _doors(task: Task) -> Doors:
 
 async def _admitted(leaving: Leaving) -> None:
     """Wait for the parent's word, or for a signal."""
-    leash = _Leash(leaving)
+    leash = Leash(leaving)
     await asyncio.get_running_loop().connect_read_pipe(lambda: leash, sys.stdin)
     _say(UP)
     word = asyncio.ensure_future(leash.word.wait())
@@ -70,7 +70,7 @@ async def _admitted(leaving: Leaving) -> None:
         other.cancel()
 
 
-class _Leash(asyncio.Protocol):
+class Leash(asyncio.Protocol):
     """What the parent says, and that it is gone."""
 
     def __init__(self, leaving: Leaving) -> None:

@@ -87,7 +87,7 @@ class Process:
         if child is None:
             return "it was not started"
         status = await child.wait()
-        if status < 0:
+        if -status in {known.value for known in signal.Signals}:
             return signal.Signals(-status).name
         return f"status {status}"
 

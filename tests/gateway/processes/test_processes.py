@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.processes import child
+from gateway.serve import Leaving
 from render import Renderer
 from tests.documents import ROOT
 from tests.gateway.command import refused
@@ -92,6 +94,7 @@ def test_one_consumes_what_only_one_may(gateway: Several) -> None:
     assert told["trtllm", 1]["state"] == "estimated"
     assert told["trtllm", 1]["reason"].startswith("process 0 alone fetches them")
     assert gateway.log.count("of its KV events process 0 alone") == 1
+    assert " process 1 gateway.events.owners: " in gateway.log
 
 
 def test_pages_of_both(gateway: Several) -> None:
@@ -196,13 +199,27 @@ def test_the_end(gateway: Several) -> None:
     assert "Traceback" not in gateway.log
 
 
-def test_without_a_parent_they_leave(tmp_path: Path) -> None:
-    """Whatever becomes of it: nobody would start others, or end these."""
-    with several(tmp_path / "log", "--workers", DEAD) as running:
+def test_a_second_signal_ends_all(tmp_path: Path) -> None:
+    """The first one drains, as long as that takes; the second does not wait."""
+    words = ("--workers", DEAD, "--drain-delay", "60")
+    with several(tmp_path / "log", *words) as running:
         pids = [pid for pid in running.pids() if pid]
-        running.parent.kill()
-        running.parent.wait(30)
+        running.parent.terminate()
+        leaving = {"status": "leaving"}
+        until(lambda: asked(running.operators + "/ready") == (503, leaving))
+        assert asked(running.url + "/ready") == (503, leaving)
+        assert all(map(runs, pids))
+        running.parent.terminate()
+        assert running.parent.wait(30) == -signal.SIGTERM
         until(lambda: not any(map(runs, pids)))
+
+
+async def test_without_a_parent_they_leave() -> None:
+    """Whatever became of it: nobody would start others, or end these."""
+    leaving = Leaving()
+    child.Leash(leaving).connection_lost(None)
+    assert leaving.first is signal.SIGTERM
+    assert leaving.once.is_set()
 
 
 def test_operators_need_a_port(capsys: pytest.CaptureFixture[str]) -> None:
