@@ -34,7 +34,6 @@ NAMES = {
     "tensorrt_llm": "trtllm",
 }
 """What `owned_by` of /v1/models says -> the engine."""
-ROUTES_OF_APIS = {"/v1/chat/completions": CHAT, "/inference/v1/generate": TOKENS}
 NOT_FOUND, WANTS_POST = 404, 405
 ENGINES: Mapping[str, Engine] = {"vllm": vllm, "sglang": sglang, "trtllm": trtllm}
 
@@ -117,13 +116,20 @@ class Contact:
 
 
 async def ask(
-    session: aiohttp.ClientSession, spec: WorkerSpec, api_key: str | None
+    session: aiohttp.ClientSession,
+    spec: WorkerSpec,
+    api_key: str | None,
+    api: str | None = None,
 ) -> WorkerFacts:
-    """Who the worker is; raises ContactFailed where /v1/models has no answer."""
+    """Who the worker is; raises ContactFailed where /v1/models has no answer.
+
+    `api` is what it takes, if that is known already: it is not asked then.
+    """
     contact = Contact(session, spec.url, api_key)
     listing = await contact.models()
     engine, told = await _engine(contact, spec, listing)
-    api = await _api(contact) if engine in ("vllm", GENERIC) else None
+    if api is None and engine in ("vllm", GENERIC):
+        api = await _api(contact)
     return WorkerFacts(
         models=tuple(_listed(entry) for entry in listing),
         listing=tuple(listing),
@@ -149,15 +155,21 @@ async def _engine(
 async def _api(contact: Contact) -> str | None:
     """Chats, if there is that route; token ids, if there is the one for these only.
 
-    A GET shows it: a route that wants a POST is there.
+    A GET shows it: a route that wants a POST is there. vLLM has the chat route in any
+    case; one with --tokens-only also has /abort_requests, as those for developers do.
     """
-    for route, api in ROUTES_OF_APIS.items():
+
+    async def status(route: str) -> int:
         page = (await contact.pages(route))[route]
-        if page is None:
-            return None
-        if page.status != NOT_FOUND:
-            return api if page.status == WANTS_POST else None
-    return None
+        return page.status if page is not None else 0
+
+    chats = await status("/v1/chat/completions")
+    if chats == NOT_FOUND:
+        takes_ids = await status("/inference/v1/generate") == WANTS_POST
+        return TOKENS if takes_ids else None
+    if chats == WANTS_POST and await status("/abort_requests") == WANTS_POST:
+        return TOKENS if await status("/server_info") == NOT_FOUND else CHAT
+    return CHAT if chats == WANTS_POST else None
 
 
 async def _by_routes(contact: Contact, url: str) -> tuple[str | None, EngineFacts]:

@@ -109,9 +109,13 @@ class Monitor:
         within_s: float | None = None,
     ) -> bool:
         api_key = worker.api_key or self._config.worker_api_key
+        api = worker.spec.api or api_of(self._config, worker.url)
+        known = self.facts.get(worker.url)
+        if api is None and known is not None and worker.state is WorkerState.ready:
+            api = known.api
         try:
             async with asyncio.timeout(within_s):
-                facts = await contact.ask(session, worker.spec, api_key)
+                facts = await contact.ask(session, worker.spec, api_key, api)
         except TimeoutError:
             self._unreachable(worker, "no answer in time")
             return False
@@ -148,8 +152,7 @@ class Monitor:
         engine = worker.engine = facts.engine or GENERIC
         if worker.spec.profile is None and engine in PROFILES:
             worker.profile = engine
-        declared = worker.spec.api or api_of(self._config, worker.url)
-        worker.api = declared or facts.api or worker.api
+        worker.api = facts.api or worker.api
         worker.version = facts.version or worker.version
         worker.block_size = facts.block_size or worker.block_size
         worker.cache_blocks = facts.cache_blocks or worker.cache_blocks

@@ -20,6 +20,7 @@ METRICS = (
     b'vllm:cache_config_info{block_size="32",cache_dtype="auto",odd="a}b",'
     b'num_gpu_blocks="700"} 1\n'
 )
+VLLM_MODELS = b'{"data": [{"id": "m", "owned_by": "vllm"}]}'
 MODELS = json.dumps(
     {
         "data": [
@@ -167,3 +168,34 @@ async def test_the_worker_api_key_is_sent() -> None:
     async with RawWorker(script) as worker, aiohttp.ClientSession() as session:
         await contact.ask(session, WorkerSpec(url=worker.url), "k")
     assert seen == [True] * 5
+
+
+@pytest.mark.parametrize(
+    ("statuses", "api"),
+    [
+        ({"chat/completions": 405, "generate": 405}, "chat"),
+        ({"chat/completions": 405, "generate": 405, "abort": 405}, "tokens"),
+        ({"chat/completions": 405, "abort": 405, "server_info": 200}, "chat"),
+        ({"generate": 405}, "tokens"),
+        ({"generate": 403}, None),
+        ({"chat/completions": 500, "generate": 405}, None),
+        ({}, None),
+    ],
+)
+async def test_what_a_worker_takes_is_told_by_its_routes(
+    statuses: dict[str, int], api: str | None
+) -> None:
+    """Chats, or token ids only; what fails says nothing."""
+
+    async def script(connection: WorkerConnection) -> None:
+        while request := await connection.request():
+            path = request.split()[1].decode()
+            found = next((s for name, s in statuses.items() if name in path), 404)
+            if path == "/v1/models":
+                await connection.send(json_answer(VLLM_MODELS))
+            else:
+                await connection.send(json_answer(b"{}", status=b"%d X" % found))
+
+    async with RawWorker(script) as worker, aiohttp.ClientSession() as session:
+        facts = await contact.ask(session, WorkerSpec(url=worker.url), None)
+    assert facts.api == api
