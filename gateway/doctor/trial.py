@@ -16,12 +16,15 @@ from gateway.request.usage import UsageScanner
 from gateway.settings.config import Config
 from gateway.tls import for_workers
 from gateway.workers.asking import Asker, Unanswered
-from router.worker import Worker
+from router.worker import CHAT, Worker
 
 ANSWER_LIMIT = 1024 * 1024
 BLOCKS_SENT = 4
 """Full blocks that a chat has at least, so that one must be stored."""
 PATH = "/v1/chat/completions"
+IDS_PATH = "/inference/v1/generate"
+SMALL_IDS = 1000
+"""Every vocabulary has as many."""
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -65,11 +68,12 @@ async def try_out(
 
 
 async def _chats(asker: Asker, worker: Worker, *, twice: bool) -> Trial:
-    body = msgspec.json.encode(_chat(worker))
+    path, trial = (PATH, _chat) if worker.api == CHAT else (IDS_PATH, _ids)
+    body = msgspec.json.encode(trial(worker))
     cached = None
     try:
         for _ in range(2 if twice else 1):
-            page = await asker.post(PATH, body, ANSWER_LIMIT)
+            page = await asker.post(path, body, ANSWER_LIMIT)
             if page.status != 200:
                 return Trial(f"a small chat is answered {page.status}")
             scanner = UsageScanner()
@@ -84,9 +88,21 @@ def _chat(worker: Worker) -> dict[str, object]:
     """A chat whose first words no other has."""
     words = BLOCKS_SENT * max(map(worker.block_size_of, worker.ranks))
     text = " ".join(secrets.token_hex(2) for _ in range(words))
-    base = (n for n, name in worker.names.items() if name.adapter is None)
     return {
-        "model": next(base, next(iter(worker.names))),
+        "model": _model(worker),
         "messages": [{"role": "user", "content": text}],
         "max_tokens": 1,
     }
+
+
+def _ids(worker: Worker) -> dict[str, object]:
+    """The same for a worker that takes token ids only."""
+    size = BLOCKS_SENT * max(map(worker.block_size_of, worker.ranks)) + 1
+    ids = [secrets.randbelow(SMALL_IDS) for _ in range(size)]
+    sampling = {"max_tokens": 1}
+    return {"model": _model(worker), "token_ids": ids, "sampling_params": sampling}
+
+
+def _model(worker: Worker) -> str:
+    base = (n for n, name in worker.names.items() if name.adapter is None)
+    return next(base, next(iter(worker.names)))
