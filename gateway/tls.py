@@ -3,7 +3,6 @@
 Connections that are open go on as they are; what comes later is by the new files.
 """
 
-import asyncio
 import logging
 import ssl
 from collections.abc import Callable
@@ -55,11 +54,27 @@ class RenewedContext(ssl.SSLContext):
 
     async def watch(self) -> None:
         """Follow the files, until cancelled; a mistake in them changes nothing."""
-        await follow(self.paths, self._make, self._take)
+        await renew(self)
 
-    def _take(self, newest: ssl.SSLContext) -> None:
+    def make(self) -> ssl.SSLContext:
+        """What the files make now; ConfigError."""
+        return self._make()
+
+    def take(self, newest: ssl.SSLContext) -> None:
+        """Use this from now on."""
         self._newest = newest
-        log.info("new connections are by the new %s", ", ".join(map(str, self.paths)))
+
+
+async def renew(*contexts: RenewedContext) -> None:
+    """Follow the files of contexts together, until cancelled."""
+    paths = tuple(dict.fromkeys(path for one in contexts for path in one.paths))
+
+    def take(newest: list[ssl.SSLContext]) -> None:
+        for context, new in zip(contexts, newest, strict=True):
+            context.take(new)
+        log.info("new connections are by the new %s", ", ".join(map(str, paths)))
+
+    await follow(paths, lambda: [one.make() for one in contexts], take)
 
 
 class Tls(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +99,8 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
     async def watch(self) -> None:
         """Follow the files of all, until cancelled."""
         contexts = [c for c in (self.clients, self.operators) if c is not None]
-        await asyncio.gather(*(context.watch() for context in contexts))
+        if contexts:
+            await renew(*contexts)
 
 
 def _serving(cert: Path, key: Path | None, ca: Path | None) -> RenewedContext:

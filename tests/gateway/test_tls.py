@@ -1,6 +1,7 @@
 """Contexts made of files: mistakes in them, and files that change under connections."""
 
 import asyncio
+import logging
 import ssl
 from pathlib import Path
 from typing import Any
@@ -68,11 +69,16 @@ class Echo:
         writer.close()
 
 
-async def test_a_certificate_that_is_renewed(authority: Authority) -> None:
-    """New connections are shown the new one; those that are open go on."""
-    context = serving(authority)
-    watch = asyncio.create_task(context.watch())
-    async with Echo(context) as port:
+async def test_a_certificate_that_is_renewed(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    """New connections are shown the new one; those that are open go on. Said once."""
+    caplog.set_level(logging.INFO, "gateway.tls")
+    cert, key = authority.issue("server", HOST)
+    tls = Tls.of(Config(tls_cert=cert, tls_key=key))
+    assert tls.clients is not None
+    watch = asyncio.create_task(tls.watch())
+    async with Echo(tls.clients) as port:
         reader, writer = await asyncio.open_connection(
             HOST, port, ssl=authority.client()
         )
@@ -92,6 +98,7 @@ async def test_a_certificate_that_is_renewed(authority: Authority) -> None:
         writer.write(b"still here\n")
         assert await asyncio.wait_for(reader.readline(), 5) == b"still here\n"
         writer.close()
+    assert caplog.text.count("new connections are by the new") == 1
     watch.cancel()
     await asyncio.wait({watch})
 
