@@ -69,6 +69,15 @@ def garbage(format: Format, choose: random.Random, words: int) -> list[str]:
     return [choose.choice(known) for _ in range(choose.randrange(words))]
 
 
+def within_each_other(format: Format) -> bool:
+    """Whether words can make up another token than those that they are."""
+    return any(
+        one in other and one != other
+        for one in format.delimiters
+        for other in format.delimiters
+    )
+
+
 @pytest.mark.parametrize(("reasoning", "tools"), PAIRS, ids=str)
 @given(choose=st.randoms(use_true_random=False))
 @QUICK
@@ -79,7 +88,8 @@ def test_cuts_never_matter(
     format = format_of(reasoning, tools)
     words = garbage(format, choose, 30)
     text = "".join(words)
-    assert parse(format, words) == parse(format, [text])
+    if not within_each_other(format):
+        assert parse(format, words) == parse(format, [text])
     letters = parse(format, [text], tokens=False)
     for size in (1, 3):
         assert parse(format, cut(text, size), tokens=False) == letters
