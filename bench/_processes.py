@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
-START_S = 60.0
+START_S = 180.0
 STOP_S = 15.0
 
 
