@@ -123,10 +123,10 @@ async def speak(client: aiohttp.ClientSession, worker: SimWorker) -> None:
     """Each rank is asked what it has not cached, and publishes what it stores."""
     for rank in range(len(worker.ranks)):
         text = f"{rank} {LAST_WORDS} {worker.url} " * LAST_WORDS_TIMES
-        body = {"model": NAME, "messages": [{"role": "user", "content": text}]}
+        messages = [{"role": "user", "content": text}]
+        body = {"model": NAME, "messages": messages, "max_tokens": 4}
         headers = {"X-data-parallel-rank": str(rank)} if len(worker.ranks) > 1 else {}
         path = f"{worker.url}/v1/chat/completions"
-        body |= {"max_tokens": 4}
         async with client.post(path, json=body, headers=headers) as response:
             if response.status != 200:
                 raise RuntimeError(f"{path}: {response.status}")
