@@ -55,9 +55,10 @@ class Admission:
         try:
             async with asyncio.timeout(self._config.queue_timeout):
                 await waiting.admitted
+            self._queue.served(client, waiting)
         except TimeoutError:
             raise self._refusal(TOO_LONG, "no worker had room in time") from None
-        finally:
+        finally:  # until here it waits, so that nobody who comes now is ahead of it
             self._queue.discard(client, waiting)
 
     def _make_room(self, client: str | None) -> None:
@@ -89,12 +90,11 @@ class Admission:
         """Admit the first that fits; the next one once that is on its way."""
         self._timer = None
         full: set[str | None] = set()
-        for client, waiting in self._queue.in_turn():
+        for _, waiting in self._queue.in_turn():
             if waiting.admitted.done() or waiting.model in full:
                 continue
             if self._fits(waiting.model):
                 waiting.admitted.set_result(None)
-                self._queue.served(client, waiting)
                 self._look_later(0)
                 return
             full.add(waiting.model)

@@ -151,3 +151,19 @@ async def test_a_full_queue_is_not_one_clients() -> None:
         task.cancel()
     await asyncio.wait(waiting)
     assert rig.admission.waiting == 0
+
+
+async def test_nobody_is_admitted_beside_one_that_just_was() -> None:
+    """What comes before that one is on its way waits behind it."""
+    rig = Rig(500)
+    first = await rig.send(1)
+    waiting = asyncio.create_task(rig.send(2))
+    await asyncio.sleep(0)
+    first.first_token()
+    late = asyncio.create_task(rig.admission.admit(rig.fleet.request(prompt(3, 1000))))
+    rig.admission._look()  # admits the one that waits, whose task runs after `late`
+    await asyncio.sleep(0.1)
+    assert waiting.done()
+    assert not late.done()
+    waiting.result().first_token()
+    await asyncio.wait_for(late, 1)
