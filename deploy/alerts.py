@@ -254,6 +254,22 @@ PROCESS = (
         ),
     ),
     Alert(
+        name="KvGatewayProcessEnded",
+        expr=f"sum by (job, instance, process) "
+        f"(increase({PREFIX}process_restarts_total[15m])) > 0",
+        lasts="0m",
+        severity="warning",
+        summary="Process {{ $labels.process }} of {{ $labels.instance }} ended",
+        meaning="One of its processes ended and another was started in its place. "
+        "Clients that were connected to it saw their connections break.",
+        remedy=(
+            "The log of its parent says by which signal or status.",
+            "SIGKILL is the system's when memory is short: each process loads the "
+            "model, and has its part of `--index-memory`.",
+            "A trace in the log: report it.",
+        ),
+    ),
+    Alert(
         name="KvGatewayInternalErrors",
         expr=_grew("internal_errors", "job, where", "15m"),
         lasts="0m",

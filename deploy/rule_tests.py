@@ -15,6 +15,7 @@ FROM = f'{JOB}, instance="g1:8080"'
 AT_A = f'{FROM}, worker="http://a:8000"'
 AT_B = f'{FROM}, worker="http://b:8000"'
 BY_DNS = f'{FROM}, source="dns/w:8000"'
+OF_PROCESS = f'{FROM}, process="1"'
 OF_A = {"job": "gateways", "worker": "http://a:8000"}
 CHATS = f'{FROM}, endpoint="chat_completions"'
 
@@ -247,6 +248,11 @@ TESTS: Mapping[str, AlertTest] = {
         fires=_lag(500),
         quiet=_lag(600),
         labels={"job": "gateways", "instance": "g1:8080"},
+    ),
+    "KvGatewayProcessEnded": AlertTest(
+        fires=(_series("process_restarts_total", OF_PROCESS, "0x30 1x30"),),
+        quiet=(_series("process_restarts_total", OF_PROCESS, "3x60"),),
+        labels={"job": "gateways", "instance": "g1:8080", "process": "1"},
     ),
     "KvGatewayInternalErrors": _counted(
         "internal_errors_total", 'where="render"', "_x35 1x10", "1x60"

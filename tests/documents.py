@@ -18,6 +18,7 @@ from gateway.metrics.encoder_counters import encoder_counters
 from gateway.metrics.gauges import Gauges
 from gateway.metrics.registry import Labelled, Metrics
 from gateway.metrics.source_metrics import source_metrics
+from gateway.processes.process_metrics import process_metrics
 from gateway.settings.access_config import AccessConfig
 from gateway.settings.config import Config
 from gateway.settings.discovery_config import DiscoveryConfig
@@ -97,7 +98,11 @@ def _metrics() -> Iterator[tuple[Metric, tuple[str, ...]]]:
     pool = WorkerPool(clock=lambda: 0.0)
     pool.add(WorkerSpec(url="http://w1:8000"))
     gauges = Gauges(pool, Indexes(limit_bytes=1), Forwarding(pool))
-    others = (*encoder_counters(tuple)(), *source_metrics({}, ()))
+    others = (
+        *encoder_counters(tuple)(),
+        *source_metrics({}, ()),
+        *process_metrics(())(),
+    )
     for family in (*gauges.read(), *others):
         yield family, getattr(family, "_labelnames", ())
 

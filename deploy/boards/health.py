@@ -88,6 +88,16 @@ HEALTH = Dashboard(
             unit="reqps",
         ),
         Panel(
+            title="Processes started anew",
+            meaning="Per second, of gateways with several; one of them had ended.",
+            lines=(
+                Line(
+                    or_zero(shown("process_restarts_total", "instance, process")),
+                    "{{instance}} process {{process}}",
+                ),
+            ),
+        ),
+        Panel(
             title="Index",
             meaning=recorded.INDEX_FILL.meaning + ".",
             lines=(Line(recorded.INDEX_FILL.shown(), "{{instance}}"),),

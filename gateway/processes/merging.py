@@ -19,6 +19,9 @@ SLOT_TOTALS = (
 )
 SLOT_TIMES = ("first_token_p50_s", "first_token_p95_s")
 
+NAMED = b'process="'
+"""Within the value of a label its quotes would be escaped."""
+
 
 def workers(pages: Pages) -> dict[str, Any]:
     """`GET /gateway/workers`: every worker as each process sees it."""
@@ -60,7 +63,7 @@ def metrics(pages: Sequence[tuple[str, bytes]]) -> bytes:
     """Pages of metrics in Prometheus' text format as one, with a label `process` more.
 
     Summed counters would fall when a process is started anew, which Prometheus takes
-    for a new start of all.
+    for a new start of all. Samples that name a process keep it.
     """
     heads: dict[bytes, list[bytes]] = {}
     samples: dict[bytes, list[bytes]] = {}
@@ -80,6 +83,8 @@ def metrics(pages: Sequence[tuple[str, bytes]]) -> bytes:
 
 
 def _labelled(line: bytes, label: bytes) -> bytes:
+    if NAMED in line:
+        return line
     name, brace, rest = line.partition(b"{")
     if brace and b" " not in name:
         return b"%b{%b,%b" % (name, label, rest)

@@ -23,6 +23,7 @@ from gateway.processes import merging
 from gateway.processes.changes import Changes
 from gateway.processes.changing import Changing
 from gateway.processes.process import Process, Reply
+from gateway.processes.process_metrics import process_metrics
 from gateway.request import body as bodies
 from gateway.settings.config import Config
 
@@ -40,6 +41,7 @@ def application(
     """All of its routes."""
     app = web.Application(client_max_size=0)
     metrics = ServerMetrics()
+    metrics.watch(process_metrics(processes))
     guard = Guard(app, metrics)
     operators = Operators(config.admin_key, config.metrics_key)
     pages = OperatorsRoutes(config, processes, operators, metrics)

@@ -53,6 +53,11 @@ class Process:
         return child.pid if child is not None and child.returncode is None else None
 
     @property
+    def restarts(self) -> int:
+        """How often another one was started."""
+        return max(0, self.starts - 1)
+
+    @property
     def answers(self) -> bool:
         """Whether it is of use to ask it."""
         return self.state in ("ready", "leaving")
@@ -120,7 +125,7 @@ class Process:
             "state": self.state,
             "reason": self.reason,
             "state_s": round(time.time() - self.since, 3),
-            "restarts": max(0, self.starts - 1),
+            "restarts": self.restarts,
         }
 
     def _client(self) -> aiohttp.ClientSession:

@@ -176,6 +176,9 @@ def test_one_that_dies_is_started_anew(gateway: Several) -> None:
     assert gateway.page("/gateway/workers")["processes"][1]["restarts"] == 1
     assert gateway.pids()[0] == first
     assert gateway.log.count("process 1 ended (SIGKILL)") == 1
+    page = gateway.page("/metrics")
+    assert 'kv_gateway_process_restarts_total{process="1"} 1.0' in page
+    assert 'kv_gateway_process_restarts_total{process="0"} 0.0' in page
 
 
 def _with_one(gateway: Several) -> Any:
