@@ -7,7 +7,7 @@ import logging
 
 import msgspec
 
-from gateway.tracing.record import RequestRecord
+from gateway.tracing.record import AttemptRecord, RequestRecord
 
 log = logging.getLogger("gateway.access")
 
@@ -44,11 +44,16 @@ def fields_of(record: RequestRecord, status: int | None) -> Fields:
         "attempts": len(record.attempts),
     }
     attempt = record.answering
-    if attempt is None:
-        return fields
-    if record.stream and attempt.first_byte_at is not None:
-        fields["ttft_s"] = round(attempt.first_byte_at - record.begun, 6)
-    fields |= {
+    if attempt is not None:
+        fields |= _of_attempt(attempt)
+        if record.stream and attempt.first_byte_at is not None:
+            fields["ttft_s"] = round(attempt.first_byte_at - record.begun, 6)
+    return fields
+
+
+def _of_attempt(attempt: AttemptRecord) -> Fields:
+    """Where a request went and why, and what the worker reported."""
+    fields: Fields = {
         "worker": attempt.worker,
         "rank": attempt.rank,
         "prompt_tokens": attempt.prompt_tokens,

@@ -73,10 +73,18 @@ class JsonLines(logging.Formatter):
             **self._named,
         }
         fields = getattr(record, "fields", None)
-        line |= fields if fields is not None else {"message": record.getMessage()}
+        if fields is None:
+            fields = {"message": _sayable(record.getMessage())}
+        line |= fields
         if record.exc_info:
-            line["trace"] = _trace(record.exc_info, prompts=self._prompts)
+            trace = _trace(record.exc_info, prompts=self._prompts)
+            line["trace"] = _sayable(trace)
         return msgspec.json.encode(line).decode()
+
+
+def _sayable(text: str) -> str:
+    """A text without what UTF-8 has no way to say."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _time(seconds: float) -> str:

@@ -21,6 +21,11 @@ if TYPE_CHECKING:  # where nothing is traced, OpenTelemetry is not loaded
     from gateway.tracing.spans import AttemptSpans, RequestSpans
 
 TRACE_HEADERS = frozenset({b"traceparent", b"tracestate"})
+METHODS = frozenset(
+    {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"}
+)
+OTHER_METHOD = "_OTHER"
+"""Any other: it is any word that a client likes."""
 NO_SPAN = contextlib.nullcontext()
 
 
@@ -185,6 +190,11 @@ class RequestRecord:
         """The answer is over; `status` is None if its client left before."""
         if self.spans is not None:
             self.spans.ended(self, status)
+
+
+def known_method(method: str) -> str:
+    """A method, if it is HTTP's."""
+    return method if method in METHODS else OTHER_METHOD
 
 
 RECORD = web.RequestKey("record", RequestRecord)

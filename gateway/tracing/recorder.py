@@ -9,7 +9,7 @@ from gateway.logs.access_log import AccessLog
 from gateway.logs.prompts import PromptLog
 from gateway.metrics.registry import ServerMetrics
 from gateway.settings.shared_config import SharedConfig
-from gateway.tracing.record import RECORD, RequestRecord
+from gateway.tracing.record import RECORD, RequestRecord, known_method
 from gateway.tracing.setup import Tracing
 
 if TYPE_CHECKING:  # where nothing is traced, OpenTelemetry is not loaded
@@ -70,7 +70,7 @@ class Recorder:
             return None
         record = RequestRecord(
             request_id=identity.decode("ascii"),
-            method=request.method,
+            method=known_method(request.method),
             endpoint=endpoint,
             spans=None if self._spans is None else self._spans.open(request, endpoint),
             prompts=self._prompts,

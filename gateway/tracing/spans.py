@@ -24,8 +24,14 @@ from opentelemetry.trace import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from gateway.request.headers import RawHeaders
-from gateway.tracing.record import TRACE_HEADERS, AttemptRecord, RequestRecord
+from gateway.tracing.record import (
+    TRACE_HEADERS,
+    AttemptRecord,
+    RequestRecord,
+    known_method,
+)
 from router.decision import Decision
+from router.request import Usage
 
 OPERATIONS: Mapping[str, str] = {
     "chat_completions": "chat",
@@ -33,10 +39,6 @@ OPERATIONS: Mapping[str, str] = {
     "completions": "text_completion",
 }
 """`gen_ai.operation.name` of an endpoint."""
-METHODS = frozenset(
-    {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"}
-)
-OTHER_METHOD = "_OTHER"
 SERVER_ERRORS = 500
 CLIENT_LEFT = "client"
 WELL = frozenset({"finished", "client"})
@@ -53,7 +55,7 @@ class Spans:
 
     def open(self, request: web.Request, endpoint: str) -> "RequestSpans":
         """Those of a request, within the trace of its client if it has one."""
-        method = request.method if request.method in METHODS else OTHER_METHOD
+        method = known_method(request.method)
         resource = request.match_info.route.resource
         route = endpoint if resource is None else resource.canonical
         span = self._tracer.start_span(
@@ -164,14 +166,7 @@ class AttemptSpans:
             if attempt.status is not None:
                 span.set_attribute("http.response.status_code", attempt.status)
             if attempt.usage is not None:
-                usage = attempt.usage
-                span.set_attribute("gen_ai.usage.input_tokens", usage.prompt_tokens)
-                span.set_attribute(
-                    "gen_ai.usage.output_tokens", usage.completion_tokens
-                )
-                if usage.cached_tokens is not None:
-                    cached = "gen_ai.usage.cache_read.input_tokens"
-                    span.set_attribute(cached, usage.cached_tokens)
+                span.set_attributes(_of_usage(attempt.usage))
             if attempt.end == CLIENT_LEFT:
                 span.set_attribute("error.type", CLIENT_LEFT)
             elif attempt.end not in WELL:
@@ -206,6 +201,16 @@ def _of_decision(decision: Decision) -> dict[str, str | int]:
     }
     if address.port is not None:
         attributes["server.port"] = address.port
+    return attributes
+
+
+def _of_usage(usage: Usage) -> dict[str, int]:
+    attributes = {
+        "gen_ai.usage.input_tokens": usage.prompt_tokens,
+        "gen_ai.usage.output_tokens": usage.completion_tokens,
+    }
+    if usage.cached_tokens is not None:
+        attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cached_tokens
     return attributes
 
 

@@ -78,6 +78,13 @@ def test_json(root: logging.Logger) -> None:
     assert trace.endswith("OSError: no such file")
 
 
+def test_what_utf8_cannot_say() -> None:
+    """Half a character is told as what it is; the line is whole."""
+    args = ("name", logging.INFO, "path", 1, "half \ud83d of %s", ("one",), None)
+    line = msgspec.json.decode(formats.JsonLines().format(logging.LogRecord(*args)))
+    assert line["message"] == "half \\ud83d of one"
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_messages_that_may_quote_a_client(
     root: logging.Logger, form: formats.LogFormat

@@ -122,6 +122,7 @@ async def _send_all(url: str) -> int:
         f"GET /{MARK} HTTP/9.9\r\n\r\n",
         f"{MARK} {MARK}\r\n\r\n",
         f"POST {CHAT} HTTP/1.1\r\nHost: x\r\n{MARK} bad: {MARK}\r\n\r\n",
+        f"{MARK} /v1/{MARK} HTTP/1.1\r\nHost: x\r\n\r\n",
         f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{MARK}",
         f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{MARK}",
     ):
