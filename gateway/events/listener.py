@@ -72,6 +72,8 @@ class Listener:
         self._turns: dict[Stream, Turns] = {}
         self._streams: dict[tuple[str, int], Stream] = {}
         self._out_of_order: set[str] = set()
+        self._ports: set[int] = set()
+        """Those that were bound, or could not be."""
 
     def expect_declared(self) -> None:
         """Workers whose topics are declared have their events here, come or not."""
@@ -100,7 +102,7 @@ class Listener:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._drain(socket, tasks))
                 tasks.create_task(self._watch(changes))
-                tasks.create_task(self._mind())
+                tasks.create_task(self._mind(socket))
         finally:
             self._streams.clear()
             self._turns.clear()
@@ -144,16 +146,34 @@ class Listener:
             for worker in self._heard.values():
                 self._look_at(worker)
 
-    async def _mind(self) -> None:
-        """Doubt the feeds of workers that do not work; there is no other sign of it."""
+    async def _mind(self, socket: zmq.asyncio.Socket) -> None:
+        """Doubt the feeds of workers that do not work; there is no other sign of it.
+
+        And bind the ports of their further ranks.
+        """
+        port = self.endpoint.rpartition(":")[2]
+        self._ports = {int(port)} if port.isdecimal() else set()
         while True:
             for worker in self._pool.workers:
+                sources = self._owners.sources(worker)
+                for port in set(sources.ports) - self._ports:
+                    self._bind_too(socket, port)
                 out = worker.state in OUT_OF_ORDER
-                known = worker.url in self._out_of_order
-                if out != known and self._owners.sources(worker).listened:
+                if sources.listened and out != (worker.url in self._out_of_order):
                     self._out_of_order ^= {worker.url}
                     self._doubt(worker, out)
             await asyncio.sleep(IDLE_MS / 1000)
+
+    def _bind_too(self, socket: zmq.asyncio.Socket, port: int) -> None:
+        """Data-parallel rank r connects to the port of rank 0 plus r."""
+        self._ports.add(port)
+        endpoint = f"{self.endpoint.rpartition(':')[0]}:{port}"
+        try:
+            socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            log.error("cannot listen for KV events at %s: %s", endpoint, error)
+        else:
+            log.info("listening for KV events at %s, too", endpoint)
 
     def _doubt(self, worker: Worker, out: bool) -> None:
         for rank, known in worker.knowledge.items():

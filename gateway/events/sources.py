@@ -1,7 +1,7 @@
 """Which event sources a worker has: as declared, else as it told. No I/O."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
 import msgspec
@@ -32,16 +32,23 @@ class Bind(msgspec.Struct, frozen=True):
     """The workers that are known to publish there."""
     mine: bool = True
 
-    def hears(self, url: str, told: Iterable[EventSource]) -> bool:
+    def hears(self, url: str, told: Mapping[int, EventSource]) -> bool:
         """Whether a worker publishes there: by its topic, or by what it told."""
-        if self.endpoint is None:
-            return False
-        port = self.endpoint.rpartition(":")[2]
-        # Its own port may have that number, too, but not on a machine it shares.
-        return url in self.topics or any(
-            source.endpoint.rpartition(":")[2] == port
-            and _host(source.endpoint) not in {_host(url)} - LOOPBACK
-            for source in told
+        known = self.endpoint is not None and url in self.topics
+        return known or bool(self.ports(url, told))
+
+    def ports(self, url: str, told: Mapping[int, EventSource]) -> frozenset[int]:
+        """The ports to which it told that its ranks connect: they count up from ours.
+
+        Its own port may have such a number, too, but not on a machine it shares.
+        """
+        first = _port(self.endpoint or "")
+        away = {_host(url)} - LOOPBACK
+        return frozenset(
+            first + rank
+            for rank, source in told.items()
+            if first and _port(source.endpoint) == first + rank
+            if _host(source.endpoint) not in away
         )
 
 
@@ -56,6 +63,8 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """They are fetched, for all ranks at once."""
     listened: bool = False
     """They come to the gateway's own socket, under the worker's topic."""
+    ports: Collection[int] = ()
+    """The ports to which ranks then connect, as far as the worker told."""
     elsewhere: str = ""
     """They go to another process of this gateway, as only one may take them: how."""
     replays: Mapping[int, str] = {}
@@ -101,7 +110,7 @@ def sources_of(
         return _declared(spec, ranks, engine.DECODE)
     replays = by_rank(spec.replay, ranks or tuple(told))
     mine = bind is None or bind.mine
-    hears = bind is not None and bind.hears(spec.url, told.values())
+    hears = bind is not None and bind.hears(spec.url, told)
     if hears and not mine:
         return Sources(ranks=_ranks(ranks, told), by_rank={}, elsewhere=HEARD)
     if listened or hears:
@@ -110,6 +119,7 @@ def sources_of(
             ranks=_ranks(ranks, seen),
             by_rank={},
             listened=True,
+            ports=bind.ports(spec.url, told) if bind is not None else (),
             replays=known | replays,
             decode=engine.DECODE,
         )
@@ -153,6 +163,12 @@ def by_rank(declared: Mapping[int, str], ranks: tuple[int, ...]) -> dict[int, st
         return dict(declared)
     base = int(match[2])
     return {r: f"{match[1]}{base + r}" for r in ranks if base + r <= LAST_PORT}
+
+
+def _port(endpoint: str) -> int:
+    """The port of a TCP endpoint, 0 where it has none."""
+    found = re.fullmatch(r"tcp://.+:([0-9]{1,5})", endpoint)
+    return int(found[1]) if found else 0
 
 
 def _host(url: str) -> str:

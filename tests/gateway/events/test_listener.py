@@ -138,6 +138,31 @@ async def test_a_worker_that_tells_where_it_connects_to(
     assert not [r for r in caplog.records if "degraded" in r.getMessage()]
 
 
+async def test_ranks_that_connect_to_ports_of_their_own(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Data-parallel rank r connects to the port of rank 0 plus r."""
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    topic = "kv@127.0.0.1@m"
+    connects = {"kv_events_connect": endpoint, "kv_events_topic": topic}
+    worker = await start_worker(
+        options(data_parallel_size=2, replay_port=0, **connects)
+    )
+    gateway = await start_gateway(worker, kv_events_bind=endpoint)
+    for number in range(4):
+        await gateway.chat(turn(number))
+    await until(lambda: states(gateway, worker) == ["live", "live"])
+
+    def heard() -> bool:
+        owners = [feed.owner for feed in feeds(gateway, worker).values()]
+        return all(owner and owner.blocks >= 8 for owner in owners)
+
+    await asyncio.sleep(1.5)  # the second port is bound, and connected to
+    for number in range(4, 8):
+        await gateway.chat(turn(number))
+    await until(heard)
+
+
 async def test_topics_in_the_usual_form(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
