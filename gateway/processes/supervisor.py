@@ -70,23 +70,22 @@ class Supervisor:
         self._operators = operators
         self._tls = Tls.of(config)
         self._changes = Changes()
-        self._leaving: Leaving | None = None
         self._url = ""
 
     async def run(self) -> None:
         """Serve until a signal. Raises ConfigError."""
-        self._leaving = leaving = Leaving()
+        leaving = Leaving()
         with tempfile.TemporaryDirectory(prefix="kv-gateway-processes-") as directory:
             processes = self._processes(Path(directory))
             async with self._ended_with_us(processes), self._answering(processes):
-                if not await self._unless_leaving(self._start(processes)):
+                if not await _done_before(leaving, self._start(processes)):
                     return
                 async with asyncio.TaskGroup() as tasks:
                     kept = [tasks.create_task(self._keep(p)) for p in processes]
                     await leaving.once.wait()
                     for task in kept:
                         task.cancel()
-                await self._drain(processes)
+                await self._drain(processes, leaving.first or signal.SIGTERM)
 
     def _processes(self, directory: Path) -> list[Process]:
         key = secrets.token_urlsafe()
@@ -112,20 +111,6 @@ class Supervisor:
             raise ConfigError(f"a process ended at its start: {error}") from None
         log.info("operators are answered at %s", self._url)
         print(f"ready {urls[0]}", flush=True)  # noqa: T201 - for whoever started it
-
-    async def _unless_leaving(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Do it to its end, but not after a signal; whether it was done."""
-        assert self._leaving is not None  # noqa: S101 - set by `run`
-        task = asyncio.ensure_future(work)
-        told = asyncio.ensure_future(self._leaving.once.wait())
-        await asyncio.wait({task, told}, return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})
-            return False
-        await task
-        return True
 
     @contextlib.asynccontextmanager
     async def _ended_with_us(self, processes: Sequence[Process]) -> AsyncIterator[None]:
@@ -169,7 +154,7 @@ class Supervisor:
             try:
                 await process.start()
                 await self._bring_in(process)
-            except (ConfigError, EndedEarly) as error:
+            except (ConfigError, EndedEarly, OSError) as error:
                 process.signal(signal.SIGKILL)
                 await process.ended()
                 how = str(error)
@@ -187,14 +172,28 @@ class Supervisor:
                 raise EndedEarly(f"{type(error).__name__} {error}") from None
             await process.admit()
 
-    async def _drain(self, processes: Sequence[Process]) -> None:
+    async def _drain(
+        self, processes: Sequence[Process], number: signal.Signals
+    ) -> None:
         """Have all of them leave, and wait until they have."""
-        assert self._leaving is not None  # noqa: S101 - set by `run`
-        assert self._leaving.first is not None  # noqa: S101 - `once` is set
         for process in processes:
             process.turn("leaving")
-            process.signal(self._leaving.first)
+            process.signal(number)
         within = self._config.drain_delay + self._config.drain_timeout + PATIENCE_S
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await asyncio.gather(*(process.ended() for process in processes))
+
+
+async def _done_before(leaving: Leaving, work: Coroutine[Any, Any, None]) -> bool:
+    """Do it to its end, unless a signal comes before; whether it was done."""
+    task = asyncio.ensure_future(work)
+    told = asyncio.ensure_future(leaving.once.wait())
+    await asyncio.wait({task, told}, return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+        return False
+    await task
+    return True
