@@ -7,12 +7,15 @@ from typing import Any
 
 import msgspec
 
+import simworker.server
 from render import Renderer
 from simworker.model import NAME, demo_model_dir
 from simworker.options import SimOptions
 from simworker.server import SimWorker
 
 TOPIC = "soak-connects"
+KEEP_ALIVE_S = 60.0
+"""Workers that a busy machine holds up for seconds would close what is just used."""
 BASE = SimOptions(
     port=0, speed=4.0, blocks=1500, block_size=16, served_model_name=(NAME,)
 )
@@ -48,6 +51,7 @@ class Fleet:
 
     async def start(self) -> None:
         """Start them, on free ports."""
+        simworker.server.KEEP_ALIVE_S = KEEP_ALIVE_S
         renderer = Renderer.load(demo_model_dir())
         binding = f"tcp://127.0.0.1:{_free_port()}"
         self.words = ["--kv-events-bind", binding]
