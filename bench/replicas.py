@@ -1,8 +1,9 @@
 """Three gateways over one fleet: their hit rate beside one's, and when one is killed.
 
 The same chats are held with one gateway, with three among which each request is
-spread at random, and with three of which one is killed in the middle and started anew
-as a gateway that knows nothing. Gateways share nothing but the workers.
+spread at random, and with three of which one is killed on the way and replaced by one
+that knows nothing: before workers that replay their events to it, and before others.
+Gateways share nothing but the workers.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from bench._machine import machine
@@ -19,8 +20,7 @@ from bench._replica_traffic import Traffic, hit_rate
 from simworker.model import NAME, demo_model_dir
 from simworker.workload import Session, Shape, generate, request_count
 
-WINDOW_S = 5.0
-RECOVERED_WITHIN_S = 30.0
+WINDOW_S = 10.0
 POINTS = 2.0
 Started = tuple[int, str]
 """Pid and URL."""
@@ -42,10 +42,14 @@ def run(argv: Sequence[str]) -> None:
     print(machine())
     print(f"{options.workers} simulated vLLM workers, {options.sessions} chats, "
           f"{request_count(sessions)} requests")  # fmt: skip
+    kill_s = options.seconds / 3
+    fleet = options.workers, options.gateways
     one = _measure(options.workers, 1, sessions)
-    several = _measure(options.workers, options.gateways, sessions)
-    kill_s = options.seconds / 2
-    killed = _measure(options.workers, options.gateways, sessions, kill_s=kill_s)
+    several = _measure(*fleet, sessions)
+    killed = {
+        "replayed": _measure(*fleet, sessions, kill_s=kill_s, replay=True),
+        "not replayed": _measure(*fleet, sessions, kill_s=kill_s),
+    }
     _report(one, several, killed, kill_s, options.gateways)
 
 
@@ -69,12 +73,15 @@ def _measure(
     workers: int,
     gateways: int,
     sessions: Sequence[Session],
+    *,
     kill_s: float | None = None,
+    replay: bool = False,
 ) -> Traffic:
     """Hold the chats with so many fresh gateways before fresh workers."""
-    worker = ("sim-worker", "--engine", "vllm", "--port", "0",
+    worker: tuple[str, ...] = ("sim-worker", "--engine", "vllm", "--port", "0",
               "--served-model-name", NAME, "--prefill-rate", "10000",
               "--decode-rate", "120", "--blocks", "2560")  # fmt: skip
+    worker += ("--replay-port", "0") if replay else ()
     with contextlib.ExitStack() as stack:
         urls = [url for _, url in _start(stack, workers * [worker])]
         started = _start(stack, gateways * [_gateway(urls)])
@@ -111,27 +118,30 @@ async def _hold_and_kill(
 
 
 def _report(
-    one: Traffic, several: Traffic, killed: Traffic, kill_s: float, gateways: int
+    one: Traffic,
+    several: Traffic,
+    killed: Mapping[str, Traffic],
+    kill_s: float,
+    gateways: int,
 ) -> None:
     first, second = hit_rate(one.samples), hit_rate(several.samples)
+    points = 100 * (second - first)
     print(f"hit rate of 1 gateway   {first:6.1%}")
-    print(f"hit rate of {gateways} gateways  {second:6.1%}, "
-          f"{100 * (second - first):+.1f} points")  # fmt: skip
+    print(f"hit rate of {gateways} gateways  {second:6.1%}, {points:+.1f} points")
     print(f"one of {gateways} is killed after {kill_s:g} s and replaced:")
-    print(f"  connections that broke, sent again: {killed.retried or 'none'}")
-    print(f"  anything else: {killed.refused or 'none'}")
-    print(f"  {'seconds':>10} {'killed':>7} {'not killed':>10}")
-    end = max(sample.at_s for sample in several.samples)
-    begin = kill_s - 2 * WINDOW_S
-    while begin < end:
-        until = begin + WINDOW_S
-        rates = [hit_rate(t.samples, begin, until) for t in (killed, several)]
-        print(f"  {begin:4.0f}..{until:<4.0f} {rates[0]:7.1%} {rates[1]:10.1%}")
-        begin = until
-    since = kill_s + RECOVERED_WITHIN_S
-    if since < end:
-        rates = [hit_rate(t.samples, since) for t in (killed, several)]
-        print(f"  from {RECOVERED_WITHIN_S:g} s after the kill: {rates[0]:.1%} against "
-              f"{rates[1]:.1%}, {100 * (rates[0] - rates[1]):+.1f} points")  # fmt: skip
-    good = abs(second - first) * 100 <= POINTS and not killed.refused
-    print("as it must be" if good else "NOT as it must be")
+    columns = {"none killed": several, **killed}
+    print("  " + " ".join(f"{name:>12}" for name in ("seconds", *columns)))
+    for begin in range(0, int(max(s.at_s for s in several.samples)), int(WINDOW_S)):
+        end = begin + WINDOW_S
+        rates = [hit_rate(t.samples, begin, end) for t in columns.values()]
+        cells = " ".join(f"{rate:12.1%}" for rate in rates)
+        print(f"  {begin:>5}..{end:<5.0f} {cells}")
+    for name, traffic in killed.items():
+        print(f"  {name}: connections that broke, sent again: {_told(traffic.retried)}")
+        print(f"  {name}: anything else: {_told(traffic.refused)}")
+    wrong = any(traffic.refused for traffic in killed.values())
+    print("NOT as it must be" if wrong or abs(points) > POINTS else "as it must be")
+
+
+def _told(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in counts.items()) or "none"

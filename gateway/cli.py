@@ -40,8 +40,11 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE_STATUS, f"{self.prog}: {said} (see {self.prog} --help)\n")
 
 
-def parser(command: str) -> argparse.ArgumentParser:
-    """The parser of every sub-command; only `command` itself gets its options."""
+def parser(command: str, about: str | None = None) -> argparse.ArgumentParser:
+    """The parser of every sub-command; only `command` itself gets its options.
+
+    `about` is the command whose options those are, if it is about another.
+    """
     top = _Parser(
         prog="kv-gateway",
         usage="kv-gateway [COMMAND] --workers URL[,URL...] [OPTION ...]",
@@ -61,7 +64,10 @@ def parser(command: str) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         if name == command:
-            add_arguments(sub, ours.options())
+            if ours.of:
+                sub.add_argument("of", nargs="?", choices=ours.of)
+            named = COMMANDS[about] if about in ours.of else ours
+            add_arguments(sub, named.options())
             for flag, help_text in ours.switches.items():
                 sub.add_argument(flag, action="store_true", help=help_text)
             sub.set_defaults(run=ours.run)
@@ -83,7 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         words[0].startswith("-") and words[0] not in ("-h", "--help", "--version")
     ):
         words.insert(0, "serve")
-    arguments = parser(words[0]).parse_args(words)
+    about = words[1] if len(words) > 1 else None
+    arguments = parser(words[0], about).parse_args(words)
     try:
         return int(arguments.run(arguments))
     except ConfigError as error:

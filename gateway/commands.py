@@ -33,6 +33,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """Its exit status; raises ConfigError."""
     switches: Mapping[str, str] = {}
     """Flags that are its alone, and no part of a configuration."""
+    of: tuple[str, ...] = ()
+    """The commands one of which may follow it: then it is about that one's options."""
 
 
 def _doctor_options() -> type[msgspec.Struct]:
@@ -96,7 +98,7 @@ def _key(arguments: argparse.Namespace) -> int:
 def _config(arguments: argparse.Namespace) -> int:
     from gateway.settings.shown import page
 
-    everything = said(Config, arguments)
+    everything = said(COMMANDS[arguments.of or "serve"].options(), arguments)
     if arguments.show:
         sys.stdout.write(page(everything))
     return 0
@@ -142,11 +144,12 @@ COMMANDS: Mapping[str, Command] = {
         switches={"--stdin": "take the key from standard input in place of a new one"},
     ),
     "config": Command(
-        summary="is the configuration of the front door right, and what is in force?",
-        description="Reads the configuration of `serve` as that would, and says "
-        "nothing where it is right.",
+        summary="is the configuration right, and what is in force?",
+        description="Reads the configuration as `serve` would, or `render` if that is "
+        "named, and says nothing where it is right.",
         options=lambda: Config,
         run=_config,
         switches={"--show": "print what is in force, and where each value comes from"},
+        of=("serve", "render"),
     ),
 }

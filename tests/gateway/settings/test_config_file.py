@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway.cli import main
 from gateway.settings.config import Config
 from gateway.settings.options import add_arguments, options_of
 from gateway.settings.reading import read, said
@@ -150,3 +151,20 @@ def test_of_the_render_server(tmp_path: Path) -> None:
     config = read(RenderConfig, arguments(RenderConfig, "--config", str(path)), {})
     assert config.model == "m"
     assert config.served_model_name == ("a", "b")
+
+
+def test_the_render_server_s_is_shown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """By the name of the command; the options are that one's, no others."""
+    path = tmp_path / "render.toml"
+    path.write_text("model = 'm'\napi-key = 'hidden'\n")
+    assert main(["config", "render", "--show", "--config", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith('model = "m"')
+    assert "hidden" not in printed
+    assert "# port: 8100" in printed
+    assert "# admin-port" not in printed
+    assert main(["config", "serve", "--show", "--workers", "w1"]) == 0
+    assert capsys.readouterr().out.startswith('workers = ["w1"]')
+    assert "choose from" in refused(capsys, "config", "nonsense")
