@@ -170,8 +170,11 @@ async def test_during_its_upload(gateway_for: GatewayFor) -> None:
         await released(gateway)
 
 
-async def test_others_are_not_disturbed(gateway_for: GatewayFor) -> None:
-    """One of two streams is left; the other ends well."""
+@pytest.mark.parametrize("names", [("same", "same"), ("a", "ab"), ("ab", "a")])
+async def test_others_are_not_disturbed(
+    gateway_for: GatewayFor, names: tuple[str, str]
+) -> None:
+    """One of two streams is left; the other ends well, whatever their ids are."""
     go_on = asyncio.Event()
 
     async def script(connection: WorkerConnection) -> None:
@@ -186,8 +189,8 @@ async def test_others_are_not_disturbed(gateway_for: GatewayFor) -> None:
         RawClient(gateway.port) as leaves,
         RawClient(gateway.port) as stays,
     ):
-        for client in (leaves, stays):
-            await client.post(CHAT, b"X-Request-ID: same")
+        for client, name in zip((leaves, stays), names, strict=True):
+            await client.post(CHAT, b"X-Request-ID: " + name.encode())
             await client.head()
             await client.chunk()
         closes(leaves)
