@@ -151,8 +151,8 @@ class Listener:
 
         And bind the ports of their further ranks.
         """
-        port = self.endpoint.rpartition(":")[2]
-        self._ports = {int(port)} if port.isdecimal() else set()
+        own = self.endpoint.rpartition(":")[2]
+        self._ports = {int(own)} if own.isdecimal() else set()
         while True:
             for worker in self._pool.workers:
                 sources = self._owners.sources(worker)
