@@ -9,7 +9,7 @@ API (`worker_routes.py`), discovery.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from gateway.background import Keeper, Work
 from gateway.workers.namings import API, Named, Namings
@@ -70,26 +70,30 @@ class Fleet:
     async def remove(self, url: str) -> bool:
         """Take a worker out by hand, whoever names it; whether there was one."""
         self.namings.dismiss(url)
-        return await self._take_out(url)
+        return bool(await self._take_out([url]))
 
     async def settle(self, source: str, wanted: Mapping[str, Named]) -> None:
         """Have a source name these workers, by URL, and no others."""
         async with self.settling:
-            for url in self.namings.settle(source, wanted):
+            changed = self.namings.settle(source, wanted)
+            await self._take_out(filter(self._is_to_go, changed))
+            for url in changed:
                 try:
-                    await self._follow(url)
+                    self._follow(url)
                 except ValueError as error:  # added by hand at this very moment
                     log.warning("%s: %s", source, error)
                     self.namings.forget(source, url)
                 await asyncio.sleep(0)  # there may be hundreds
 
-    async def _follow(self, url: str) -> None:
-        """Have a worker be there, drain, or be gone, as it is named now."""
+    def _is_to_go(self, url: str) -> bool:
+        """Whether a worker is named no more, or is to be made anew."""
+        named, worker = self.namings.get(url), self._pool.get(url)
+        return worker is not None and (named is None or _is_new(named, worker))
+
+    def _follow(self, url: str) -> None:
+        """Have a worker be there, and drain or not, as it is named now."""
         named = self.namings.get(url)
         worker = self._pool.get(url)
-        if worker is not None and (named is None or _is_new(named, worker)):
-            await self._take_out(url)
-            worker = None
         if named is None or (worker is None and named.draining):
             return
         sources = ", ".join(self.namings.sources(url))
@@ -117,20 +121,24 @@ class Fleet:
         self._start(worker)
         return worker
 
-    async def _take_out(self, url: str) -> bool:
-        worker = self._pool.remove(url)
-        if worker is None:
-            return False
-        log.info("worker %s was taken out: %d requests of it go on", url,
-                 worker.inflight_requests)  # fmt: skip
-        self._drained.discard(url)
-        tasks = self._tasks.pop(url, [])
+    async def _take_out(self, urls: Iterable[str]) -> list[Worker]:
+        """Take out those that are there, all at once; the workers that were."""
+        gone = [
+            worker for url in urls if (worker := self._pool.remove(url)) is not None
+        ]
+        tasks = [task for one in gone for task in self._tasks.pop(one.url, [])]
+        for worker in gone:
+            log.info("worker %s was taken out: %d requests of it go on", worker.url,
+                     worker.inflight_requests)  # fmt: skip
+            self._drained.discard(worker.url)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._went(worker)
-        return True
+        for worker in gone:
+            self._went(worker)
+            await asyncio.sleep(0)  # there may be hundreds
+        return gone
 
     def _start(self, worker: Worker) -> None:
         if self._group is not None:  # else `run` will
