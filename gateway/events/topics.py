@@ -13,16 +13,17 @@ class Topics:
     def __init__(self, declared: Mapping[str, str], urls: Iterable[str]) -> None:
         """`declared` has a worker's URL by topic; `urls` are those of all workers."""
         self._declared = dict(declared)
+        self._places: dict[str, tuple[str, int]] = {}
         self.know(urls)
 
     def know(self, urls: Iterable[str]) -> None:
         """These are the workers now."""
         self._by_address: dict[str, str] = {}
         by_host: dict[str, list[str]] = {}
-        for url in urls:
-            origin = Origin.parse(url)
-            host = f"[{origin.host}]" if ":" in origin.host else origin.host
-            self._by_address[f"{host}:{origin.port}"] = url
+        before = self._places  # it is done for each of hundreds that come at once
+        self._places = {url: before.get(url) or _place(url) for url in urls}
+        for url, (host, port) in self._places.items():
+            self._by_address[f"{host}:{port}"] = url
             by_host.setdefault(host, []).append(url)
         for host, there in by_host.items():
             if len(there) == 1:
@@ -41,3 +42,10 @@ class Topics:
             return None
         address, _, _ = topic.removeprefix(PREFIX).partition("@")
         return self._by_address.get(address.lower())
+
+
+def _place(url: str) -> tuple[str, int]:
+    """The host of a worker, as topics write it, and its port."""
+    origin = Origin.parse(url)
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host
+    return host, origin.port
