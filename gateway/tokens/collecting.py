@@ -6,11 +6,12 @@ is read as it comes, so that the engine can be stopped where one is found.
 
 from collections.abc import Sequence
 
+from gateway.errors import MalformedAnswer
+from gateway.tokens.generated import read_chunk
 from gateway.tokens.logprobs import cut
 from gateway.tokens.writer import Writer
 from render.body import Json
 from render.derender_choice import Choice
-from render.derender_request import read_generated
 
 
 class Collected:
@@ -22,7 +23,6 @@ class Collected:
         self._wanted = choices
         self._choices: dict[int, Choice] = {}
         self._found: dict[int, Json] = {}
-        self._said: Json = {}
         self._usage: Json | None = None
 
     @property
@@ -31,22 +31,21 @@ class Collected:
         ended = [one for one in self._found.values() if one["finish_reason"]]
         return len(ended) >= self._wanted
 
-    def feed(self, chunk: Json) -> None:
-        """Take a chunk; raises RenderRefused for one that is none."""
-        raw = {
-            one.get("index"): one.get("logprobs") for one in chunk.get("choices") or ()
-        }
-        self._said = {**self._said, "model": chunk.get("model")}
-        self._usage = chunk.get("usage") or self._usage
-        for given in read_generated(chunk, "generate_chunk", stream=True)["choices"]:
-            self._take(given, raw.get(given["index"]))
+    def feed(self, data: bytes) -> None:
+        """Take an event's data; raises MalformedAnswer for what is no chunk."""
+        chunk = read_chunk(data, self._writer.shown)
+        if chunk.error:
+            raise MalformedAnswer("the worker broke its answer off")
+        self._usage = chunk.usage or self._usage
+        for given in chunk.choices:
+            self._take(given)
 
     def response(self) -> Json:
         """The whole answer."""
         choices = [self._found[index] for index in sorted(self._found)]
-        return {**self._said, "choices": choices, "usage": self._usage}
+        return {"choices": choices, "usage": self._usage}
 
-    def _take(self, given: Json, logprobs: Json | None) -> None:
+    def _take(self, given: Json) -> None:
         index = given["index"]
         found = self._found.setdefault(
             index,
@@ -67,7 +66,7 @@ class Collected:
             self._choices[index] = choice
         ids = self._until_stopped(choice, given["token_ids"] or [])
         found["token_ids"] += ids
-        kept = cut(logprobs, len(ids))
+        kept = cut(given["logprobs"], len(ids))
         if kept is not None:
             before = found["logprobs"] or {"content": []}
             found["logprobs"] = {"content": [*before["content"], *kept["content"]]}

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from gateway.request.prompt import Kind
-from kvindex.blocks import pack_ids, unpack_ids
+from kvindex.blocks import ID_BYTES, pack_ids, unpack_ids
 from render import RenderRefused, RenderService
 from render.body import Json
+from render.derender_choice import PROMPT_TAIL
 from render.derender_request import (
     MAX_LOGPROBS,
     read_chat_request,
@@ -25,19 +26,20 @@ ECHO_LOGPROBS = "echo with logprobs is not supported for such a worker"
 
 
 class Prompted(msgspec.Struct, frozen=True, kw_only=True):
-    """One prompt: its ids, packed, and its text as far as it is known."""
+    """One prompt: its ids, packed and as JSON, and its text as far as it is known."""
 
     token_ids: bytes
+    ids: msgspec.Raw
     text: str | None
 
     @property
-    def ids(self) -> list[int]:
-        """The ids as a list."""
-        return unpack_ids(self.token_ids)
+    def tail(self) -> list[int]:
+        """The last ids, as many as say how an answer begins."""
+        return unpack_ids(self.token_ids[-ID_BYTES * PROMPT_TAIL :])
 
     def __len__(self) -> int:
         """The number of tokens."""
-        return len(self.token_ids) // 4
+        return len(self.token_ids) // ID_BYTES
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,11 +157,16 @@ def _generation(
         kind=kind,
         service=service,
         asked=asked,
-        prompts=tuple(
-            Prompted(token_ids=pack_ids(one["token_ids"]), text=one.get("prompt_text"))
-            for one in rendered
-        ),
+        prompts=tuple(map(_prompted, rendered)),
         requests=tuple(requests),
+    )
+
+
+def _prompted(rendered: Json) -> Prompted:
+    return Prompted(
+        token_ids=pack_ids(rendered["token_ids"]),
+        ids=msgspec.Raw(msgspec.json.encode(rendered["token_ids"])),
+        text=rendered.get("prompt_text"),
     )
 
 

@@ -37,12 +37,13 @@ def of_completion(asked: Json) -> Shown:
     count = asked.get("logprobs") or 0
     if asked.get("logprob_token_ids") or count < 0:
         return lambda entry: len(entry["top_logprobs"])
-    return lambda entry: max(1, count if _rank(entry) <= count else count + 1)
+    return lambda entry: max(1, count if _is_among(entry, count) else count + 1)
 
 
-def _rank(entry: Json) -> int:
+def _is_among(entry: Json, count: int) -> bool:
+    """Whether the id that was taken is one of the likeliest."""
     rank = entry.get("rank")
-    return rank if isinstance(rank, int) else 0
+    return isinstance(rank, int) and rank <= count
 
 
 def shown(given: Json, show: Shown) -> Json:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.errors import MalformedAnswer
 from gateway.request.headers import RawHeaders
 from gateway.request.prompt import Kind
 from gateway.request.sse import WholeEvents, data_of
@@ -18,14 +17,14 @@ from gateway.tokens.asking import AT_ONCE, LAST_WORDS_S, Aborts, Asking, without
 from gateway.tokens.chat import ChatWriter
 from gateway.tokens.collecting import Collected
 from gateway.tokens.completion import CompletionWriter
+from gateway.tokens.generated import decoded
 from gateway.tokens.generation import Generation
 from gateway.tokens.responses import ResponsesWriter
-from gateway.tokens.translation import Translation, decoded, in_thread, malformed
+from gateway.tokens.translation import Translation, in_thread
 from gateway.tokens.writer import DONE, Setting, Writer
 from gateway.upstreams.origin import Origin
 from gateway.upstreams.upstream import UpstreamRequest, Upstreams
 from gateway.upstreams.upstream_response import UpstreamResponse
-from render import RenderRefused
 from render.body import Json
 from router.worker import Worker
 
@@ -33,8 +32,8 @@ LONGEST_ANSWER = 256 * 1024 * 1024
 LONGEST_ERROR = 1024 * 1024
 NO_STOPS = b"stop strings are not supported"
 """How an engine says that it does not turn its ids into text."""
-SMALL = 8 * 1024
-"""Bytes of ids that are turned into text on the event loop."""
+SMALL = 2 * 1024
+"""Bytes of JSON with ids that are turned into text on the event loop."""
 FRAMING = (b"content-length", b"content-type", b"transfer-encoding")
 
 WRITERS: Mapping[Kind, type[Writer]] = {
@@ -111,14 +110,14 @@ class TokensSender:
         self, asking: Asking, first: UpstreamResponse, writer: Writer
     ) -> UpstreamResponse:
         """The whole answer, as the client gets it."""
-        free = asyncio.Semaphore(AT_ONCE)
+        free, sizes = asyncio.Semaphore(AT_ONCE), list[int]()
 
         async def one(prompt: int) -> Json | UpstreamResponse:
             async with free:
                 response = await asking.open(prompt) if prompt else first
                 if response.status != 200:
                     return response
-                return await self._read(asking, response, writer, prompt)
+                return await self._read(asking, response, writer, prompt, sizes)
 
         tasks = [
             asyncio.ensure_future(one(prompt))
@@ -133,28 +132,36 @@ class TokensSender:
             if isinstance(response, UpstreamResponse):
                 return response
         generated = [one for one in found if isinstance(one, dict)]
-        body = await self._written(writer, generated)
+        body = await self._written(writer, generated, sum(sizes))
         length = (b"Content-Length", b"%d" % len(body))
         kind = (b"Content-Type", b"application/json")
         headers = [*without(first.headers, FRAMING), kind, length]
         return whole(first, headers, body)
 
     async def _read(
-        self, asking: Asking, response: UpstreamResponse, writer: Writer, prompt: int
+        self,
+        asking: Asking,
+        response: UpstreamResponse,
+        writer: Writer,
+        prompt: int,
+        sizes: list[int],
     ) -> Json:
-        """What was generated for a prompt."""
+        """What was generated for a prompt; the size of its JSON goes to `sizes`."""
         if not asking.stream:
-            return decoded(await response.read(LONGEST_ANSWER))
+            body = await response.read(LONGEST_ANSWER)
+            sizes.append(len(body))
+            return decoded(body)
         generation = asking.generation
-        ids = generation.prompts[prompt].ids
+        ids = generation.prompts[prompt].tail
         collected = Collected(writer, ids, generation.choices)
         events, stopped = WholeEvents(), False
         try:
             async with asyncio.timeout(None) as limit:
                 async for piece in response:
+                    sizes.append(len(piece))
                     for data in data_of(events.feed(piece)):
                         if data != DONE:
-                            _collect(collected, decoded(data))
+                            collected.feed(data)
                     if collected.done and not stopped:
                         # It still tells the usage, be it at its end already or not.
                         stopped = True
@@ -165,31 +172,15 @@ class TokensSender:
             response.abort()
         return collected.response()
 
-    async def _written(self, writer: Writer, generated: list[Json]) -> bytes:
-        def write() -> bytes:
-            try:
-                return msgspec.json.encode(writer.whole(generated))
-            except RenderRefused as refused:
-                raise malformed(refused) from None
+    async def _written(self, writer: Writer, generated: list[Json], size: int) -> bytes:
+        """The answer, of JSON that had `size` bytes."""
 
-        ids = sum(
-            len(choice.get("token_ids") or ())
-            for one in generated
-            for choice in one.get("choices") or ()
-            if isinstance(choice, dict)
-        )
-        if ids * 4 <= SMALL // 8:
+        def write() -> bytes:
+            return msgspec.json.encode(writer.whole(generated))
+
+        if size <= SMALL:
             return write()
         return await in_thread(self._threads, write)
-
-
-def _collect(collected: Collected, chunk: Json) -> None:
-    if "error" in chunk:
-        raise MalformedAnswer("the worker broke its answer off")
-    try:
-        collected.feed(chunk)
-    except RenderRefused as refused:
-        raise malformed(refused) from None
 
 
 class _Over:

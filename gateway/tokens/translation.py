@@ -7,16 +7,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-import msgspec
-
 from gateway.errors import GatewayError, InternalError, MalformedAnswer
 from gateway.request.sse import WholeEvents, data_of, event
 from gateway.threads import Late, QueueFull, Threads
 from gateway.tokens.asking import AT_ONCE, LAST_WORDS_S, Aborts, Asking
+from gateway.tokens.generated import read_chunk
 from gateway.tokens.writer import DONE, Writer
 from gateway.upstreams.upstream_response import UpstreamResponse
-from render import RenderRefused
-from render.body import Json
 
 log = logging.getLogger(__name__)
 
@@ -165,16 +162,12 @@ class Translation:
         for data in data_of(events):
             if data == DONE:
                 continue
-            chunk = decoded(data)
-            if "error" in chunk:
+            chunk = read_chunk(data, self._writer.shown)
+            if chunk.error:
                 self._broken = True
                 out += event(data)
                 continue
-            try:
-                answers = self._writer.feed(prompt, chunk)
-            except RenderRefused as refused:
-                raise malformed(refused) from None
-            for answer in answers:
+            for answer in self._writer.feed(prompt, chunk):
                 out += self._writer.encoded(answer)
         return bytes(out)
 
@@ -201,20 +194,3 @@ async def in_thread(threads: Threads, work: Callable[[], bytes]) -> bytes:
         raise InternalError("too many answers wait to be made") from None
     except Late:
         raise InternalError("an answer was not made in time") from None
-
-
-def malformed(refused: RenderRefused) -> MalformedAnswer:
-    """The error for an answer that is not as the generate route's are."""
-    place = refused.param or "a field"
-    return MalformedAnswer(f"the worker's answer: {place} is not as it should be")
-
-
-def decoded(data: bytes) -> Json:
-    """A JSON object of the worker's; raises MalformedAnswer."""
-    try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise MalformedAnswer("the worker's answer is no JSON") from None
-    if not isinstance(value, dict):
-        raise MalformedAnswer("the worker's answer is no object")
-    return value

@@ -14,12 +14,12 @@ import msgspec
 
 from gateway.request.sse import event
 from gateway.tokens import logprobs
+from gateway.tokens.generated import Chunk, read_whole
 from gateway.tokens.generation import Generation
 from gateway.tokens.line import Line, Piece
 from render.body import Json
 from render.derender import Derenderer
 from render.derender_choice import Asked
-from render.derender_request import read_generated
 from router.request import Usage
 from router.worker import Worker
 
@@ -130,7 +130,7 @@ class Counts:
 class Writer(ABC):
     """One answer, event by event: `feed` it what the worker says, then `end` it.
 
-    A whole answer has a method of its own. Chunks are the worker's JSON, not checked.
+    A whole answer has a method of its own.
     """
 
     chat = True
@@ -193,36 +193,23 @@ class Writer(ABC):
         """What is asked of a choice."""
         return self.derenderer.asked(self._asked, chat=self.chat)
 
-    def feed(self, prompt: int, chunk: Json) -> list[Json]:
-        """The events for a chunk about one of the prompts; raises RenderRefused."""
-        read = self._read(chunk, stream=True)
-        if read["usage"] is not None:
-            self.counts.told[prompt] = read["usage"]
+    def feed(self, prompt: int, chunk: Chunk) -> list[Json]:
+        """The events for a chunk about one of the prompts."""
+        if chunk.usage is not None:
+            self.counts.told[prompt] = chunk.usage
         return [
-            answer
-            for given in read["choices"]
-            for answer in self._choice(prompt, given)
+            answer for given in chunk.choices for answer in self._choice(prompt, given)
         ]
 
     def take(self, prompt: int, response: Json) -> list[Piece]:
-        """The choices of a whole answer to a prompt; raises RenderRefused."""
-        read = self._read(response, stream=False)
+        """The choices of a whole answer to a prompt; raises MalformedAnswer."""
+        read = read_whole(response, self.shown)
         self.counts.told[prompt] = read["usage"] or {}
         return [self.line(prompt, given).feed(given) for given in read["choices"]]
 
-    def _read(self, chunk: Json, *, stream: bool) -> Json:
-        show = self._shown
-        given = chunk.get("choices")
-        if isinstance(given, list):
-            choices = [
-                logprobs.shown(one, show) if isinstance(one, dict) else one
-                for one in given
-            ]
-            chunk = {**chunk, "choices": choices}
-        return read_generated(chunk, "generate_response", stream=stream)
-
     @cached_property
-    def _shown(self) -> logprobs.Shown:
+    def shown(self) -> logprobs.Shown:
+        """How many alternatives are shown of a position."""
         by = logprobs.of_chat if self.chat else logprobs.of_completion
         return by(self._asked)
 
@@ -235,7 +222,7 @@ class Writer(ABC):
         index = self.index(prompt, given)
         line = self._lines.get(index)
         if line is None:
-            ids = self._generation.prompts[prompt].ids
+            ids = self._generation.prompts[prompt].tail
             texts = logprobs.LogprobTexts(
                 self.derenderer.vocabulary.pieces,
                 lists=not self.chat,
@@ -265,4 +252,4 @@ class Writer(ABC):
 
     @abstractmethod
     def whole(self, responses: Sequence[Json]) -> Json:
-        """The answer of whole answers, one to each prompt; raises RenderRefused."""
+        """The answer of whole answers, one to each prompt; MalformedAnswer."""
