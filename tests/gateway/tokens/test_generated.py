@@ -12,7 +12,9 @@ from gateway.tokens.generated import read_chunk
 from gateway.tokens.logprobs import of_chat, of_completion
 
 ALL = of_chat({"top_logprobs": -1})
-VALUES = st.none() | st.integers() | st.text(max_size=3) | st.just([]) | st.just({})
+VALUES: st.SearchStrategy[Any] = (
+    st.none() | st.integers() | st.text(max_size=3) | st.just([]) | st.just({})
+)
 
 
 def position(token_id: int, rank: int, *others: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.tokens.rig import TOKENS, answering
 from tests.running import MODEL, Running, StartGateway, StartWorker
 
-TOOL: dict[str, Any] = {
+TOOL: Any = {
     "type": "function",
     "name": "tide",
     "parameters": {"type": "object", "properties": {"harbour": {"type": "string"}}},
@@ -62,7 +62,7 @@ async def test_a_streamed_response(gateway: Running) -> None:
             model=MODEL, input="When is the tide?", tools=[TOOL], stream=True
         ) as stream,
     ):
-        events = [event async for event in stream]
+        events: list[Any] = [event async for event in stream]
     kinds = [event.type for event in events]
     assert kinds[:2] == ["response.created", "response.in_progress"]
     assert kinds[-1] == "response.completed"
