@@ -89,11 +89,12 @@ class Describer:
         counted: bool = True,
         editable: bool = True,
         ready: Ready = NOTHING_READY,
+        ready_s: float = 0.0,
     ) -> Described:
         """Describe an inference request; never raises for what is in it.
 
         Its times go into the metrics if `counted`; ids may go along if `editable`.
-        Prompts that are `ready` are not rendered again.
+        Prompts that are `ready`, which took `ready_s`, are not rendered again.
         """
         if peeked.problem is not None:
             return Described(self.unrendered(len(body), peeked, peeked.problem))
@@ -108,7 +109,7 @@ class Describer:
             route = self.unrendered(len(body), peeked, reason.reason)
             return Described(route, uncompared=peeked.uncompared)
         if counted:
-            self._count(prompt.rendered, time.perf_counter() - begun)
+            self._count(prompt.rendered, ready_s + time.perf_counter() - begun)
         route = RouteRequest(
             model=peeked.model,
             renderings=prompt.blocks,
@@ -150,8 +151,9 @@ class Describer:
 
     def _count(self, rendered: Rendered, took_s: float) -> None:
         self._metrics.render_seconds.observe(took_s)
-        self._metrics.template_seconds.observe(rendered.template_s)
-        self._metrics.tokenize_seconds.observe(rendered.tokenize_s)
+        if rendered.tokenize_s:  # else its parts were not timed
+            self._metrics.template_seconds.observe(rendered.template_s)
+            self._metrics.tokenize_seconds.observe(rendered.tokenize_s)
 
     async def _render(
         self,

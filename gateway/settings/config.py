@@ -32,7 +32,7 @@ from gateway.settings.values import (
 )
 from router.forwarding import When
 from router.policies import POLICIES
-from router.worker import WorkerSpec
+from router.worker import TOKENS, WorkerSpec
 
 
 class Config(ProcessConfig, frozen=True, kw_only=True):
@@ -235,6 +235,8 @@ class Config(ProcessConfig, frozen=True, kw_only=True):
 def worker_specs(config: Config) -> list[WorkerSpec]:
     """A record per distinct worker URL, with its event endpoints; ConfigError."""
     urls = _urls(config)
+    if config.render == "never" and any(one.api == TOKENS for one in config.worker_api):
+        raise ConfigError("--worker-api tokens needs rendering: leave out --render")
     events = _by_worker("--kv-events", config.kv_events, urls)
     replays = _by_worker("--kv-replay", config.kv_replay, urls)
     return [

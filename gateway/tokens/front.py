@@ -4,6 +4,7 @@ It is rendered then whatever it takes, as nothing else can be sent to such a wor
 What cannot be rendered goes to the other workers, or is refused in an engine's words.
 """
 
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -83,6 +84,7 @@ class TokensFront:
         """
         generation: Generation | None = None
         ready, without = NOTHING_READY, frozenset[str]()
+        begun = time.perf_counter()
         if self._takers(peeked.model):
             try:
                 generation = await self._prepare(body, peeked, kind, request_id)
@@ -90,7 +92,12 @@ class TokensFront:
             except GatewayError as error:
                 without = self._others(peeked.model, error)
         described = await self._describer.describe(
-            body, peeked, kind, editable=editable, ready=ready
+            body,
+            peeked,
+            kind,
+            editable=editable,
+            ready=ready,
+            ready_s=time.perf_counter() - begun if ready else 0.0,
         )
         route = msgspec.structs.replace(
             described.route, exclude=described.route.exclude | without

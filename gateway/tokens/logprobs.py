@@ -10,6 +10,7 @@ from render.body import Json
 from render.derender_logprobs import chat_logprobs, completion_logprobs
 from render.detokenizer import Pieces
 
+NAME = "token_id:"
 Shown = Callable[[Json], int]
 """How many alternatives are shown of a position."""
 
@@ -21,7 +22,7 @@ class TokenNames(Pieces):
         dict.__init__(self)
 
     def __missing__(self, token_id: int) -> bytes:
-        return b"token_id:%d" % token_id
+        return f"{NAME}{token_id}".encode()
 
 
 def of_chat(asked: Json) -> Shown:
@@ -53,12 +54,28 @@ def shown(given: Json, show: Shown) -> Json:
     if not isinstance(logprobs, dict) or not isinstance(content, list):
         return given
     kept = [
-        {**entry, "top_logprobs": entry["top_logprobs"][: show(entry)]}
-        if isinstance(entry, dict) and isinstance(entry.get("top_logprobs"), list)
-        else entry
-        for entry in content
+        _shown(entry, show) if isinstance(entry, dict) else entry for entry in content
     ]
     return {**given, "logprobs": {**logprobs, "content": kept}}
+
+
+def _shown(entry: Json, show: Shown) -> Json:
+    top = entry.get("top_logprobs")
+    if not isinstance(top, list):
+        return _with_id(entry)
+    alternatives = [
+        _with_id(one) if isinstance(one, dict) else one for one in top[: show(entry)]
+    ]
+    return {**_with_id(entry), "top_logprobs": alternatives}
+
+
+def _with_id(entry: Json) -> Json:
+    """vLLM before 0.32 has ids as `"token": "token_id:N"`."""
+    token = entry.get("token")
+    if "token_id" in entry or not isinstance(token, str):
+        return entry
+    number = token.removeprefix(NAME)
+    return {**entry, "token_id": int(number)} if number.isdecimal() else entry
 
 
 def cut(logprobs: Json | None, count: int) -> Json | None:

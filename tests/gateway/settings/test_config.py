@@ -116,6 +116,20 @@ def test_sizes(text: str, value: int) -> None:
     assert values.size(text) == value
 
 
+def test_worker_specs_say_what_workers_take() -> None:
+    """One worker's word counts before that for all; without any it is asked."""
+    config = parse(
+        "--workers", "w1,w2", "--worker-api", "tokens", "--worker-api", "w2=chat"
+    )  # fmt: skip
+    assert [spec.api for spec in worker_specs(config)] == ["tokens", "chat"]
+    assert [spec.api for spec in worker_specs(parse("--workers", "w1"))] == [None]
+    never = parse("--workers", "w1", "--worker-api", "tokens", "--render", "never")
+    with pytest.raises(ConfigError, match="needs rendering"):
+        worker_specs(never)
+    with pytest.raises(ConfigError, match="chat|tokens"):
+        parse("--workers", "w1", "--worker-api", "w1=poems")
+
+
 def test_worker_specs_take_their_event_endpoints() -> None:
     """--kv-events belongs to a worker by URL and rank; repeated URLs count once."""
     config = parse(

@@ -72,3 +72,10 @@ def test_what_is_wrong_is_not_repeated() -> None:
     with pytest.raises(MalformedAnswer, match="choices") as error:
         read_chunk(msgspec.json.encode({"choices": [choice]}), ALL)
     assert "secret" not in str(error.value)
+
+
+def test_names_of_tokens_are_read_as_ids() -> None:
+    """Those of vLLM before 0.32."""
+    top = [{"token": "token_id:7", "logprob": -1.0}]
+    entry = {"token": "token_id:7", "logprob": -1.0, "top_logprobs": top}
+    assert shown({"top_logprobs": 1}, entry, chat=True) == [7]
