@@ -32,6 +32,8 @@ class Report(msgspec.Struct, kw_only=True):
     """The ids that workers began to work on."""
     files: Sequence[int]
     memory_mb: Sequence[float]
+    waited_share: float
+    """Of the time: the gateway was ready to run, and others had the processors."""
     idle_lag_s: float
     """The p99 of how late a process was woken that does nothing else."""
 
@@ -62,7 +64,8 @@ def print_report(report: Report) -> bool:
     codes = Counter(f"{outcome.status} {outcome.error}" for outcome in lost)
     told = ", ".join(f"{count}x {code}" for code, count in codes.items())
     print(f"{len(report.outcomes)} requests, {len(lost)} lost: {told or 'none'}")
-    print(f"an idle process was late by {1000 * report.idle_lag_s:.1f} ms, p99")
+    print(f"an idle process was late by {1000 * report.idle_lag_s:.1f} ms, p99;")
+    print(f"the gateway waited for a processor {report.waited_share:.1%} of the time")
     bounds = [("every lost request got a clear error",
                all(outcome.error in CLEAR for outcome in lost))]  # fmt: skip
     bounds += [_worker(report, url, fault) for url, fault in report.faults.items()]

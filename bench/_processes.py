@@ -56,6 +56,11 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def waited_s(pid: int) -> float:
+    """Seconds the main thread was ready to run and had no processor (Linux)."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
 def resident_mb(pid: int) -> float:
     """Resident memory of a process and all that it started, in MB (Linux)."""
     parents = {}

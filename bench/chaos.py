@@ -21,7 +21,7 @@ import uvloop
 
 from bench._chaos_report import Report, print_report
 from bench._chaos_traffic import MODEL, Traffic
-from bench._processes import percentile, resident_mb
+from bench._processes import percentile, resident_mb, waited_s
 from simworker.model import demo_model_dir
 
 FAULTS = (("killed",), ("hung",), ("reset", "busy", "close"), ("", "", ""))
@@ -88,6 +88,7 @@ class Chaos:
         self._inflight: dict[str, int] = {}
         self._files: list[int] = []
         self._memory: list[float] = []
+        self._waited: list[float] = []
 
     async def run(self) -> bool:
         """Run to the end and print the report: whether all bounds hold."""
@@ -133,6 +134,7 @@ class Chaos:
                 took=[name for peer in self._workers for name in peer.took],
                 files=self._files,
                 memory_mb=self._memory,
+                waited_share=(self._waited[-1] - self._waited[0]) / len(self._waited),
                 idle_lag_s=percentile([float(n) for n in self._idle.late], 0.99),
             )
         )  # fmt: skip
@@ -162,6 +164,7 @@ class Chaos:
             await asyncio.sleep(1.0)
             self._files.append(len(os.listdir(f"/proc/{pid}/fd")))
             self._memory.append(resident_mb(pid))
+            self._waited.append(waited_s(pid))
 
 
 async def _inflight(client: aiohttp.ClientSession, gateway: str, url: str) -> int:
