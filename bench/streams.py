@@ -24,7 +24,7 @@ from bench._raw_client import request
 from gateway.serve import allow_many_connections
 from simworker.model import demo_model_dir
 
-CELLS = ((2000, 4.0), (300, 20.0))
+CELLS = "2000x4,300x20"
 PATH = "/v1/chat/completions"
 SENT = re.compile(rb'"sent":([0-9.]+)')
 OPENED_AT_ONCE = 50
@@ -111,12 +111,20 @@ async def measure(
     )
 
 
+def cells(text: str) -> list[tuple[int, float]]:
+    """Streams and events a second of each, as `2000x4,300x20` says them."""
+    pairs = (cell.split("x") for cell in text.split(","))
+    return [(int(count), float(rate)) for count, rate in pairs]
+
+
 def run(argv: Sequence[str]) -> None:
     """Measure both cells and print them."""
     parser = argparse.ArgumentParser(prog="python -m bench streams",
                                      description=__doc__)  # fmt: skip
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cells", default=CELLS, metavar="STREAMSxRATE[,...]",
+                        help=f"events a second of each (default: {CELLS})")  # fmt: skip
     arguments = parser.parse_args(argv)
     allow_many_connections()
     with contextlib.ExitStack() as stack:
@@ -134,7 +142,7 @@ def run(argv: Sequence[str]) -> None:
             "bytes": stack.enter_context(running("bench._byte_proxy", worker)),
             "gateway": (pid, gateway),
         }
-        for count, rate in CELLS:
+        for count, rate in cells(arguments.cells):
             print(f"{count} streams of {rate:g} events a second")
             rounds: dict[str, list[Measured]] = {name: [] for name in ways}
             for _ in range(arguments.rounds):
