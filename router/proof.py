@@ -31,4 +31,5 @@ class Blocker(msgspec.Struct, frozen=True, kw_only=True):
 
 PENDING = "pending"
 IDS_REJECTED = "ids_rejected"
+ONLY_IDS = Blocker(reason="only_ids", detail="it takes ids only: it renders nothing")
 NOT_ASKED = Blocker(reason=PENDING, detail="its rendering is not proven yet")

@@ -15,10 +15,10 @@ from gateway.workers.contact import ENGINES, GENERIC, WorkerFacts
 from kvindex.feed import Feed
 from kvindex.knowledge import Knowledge
 from kvindex.standing import FeedState
-from router.proof import Blocker
+from router.proof import ONLY_IDS, Blocker
 from router.worker import Worker
 
-NO_MATTER = frozenset({"no_ids"})
+NO_MATTER = frozenset({"no_ids", ONLY_IDS.reason})
 """Why no ids go along, where nothing is wrong."""
 LEFT_OUT = frozenset({"group_kind", "window", "namespace"})
 """Why events are left out on purpose: layers that keep only a part of a prompt, and

@@ -19,7 +19,14 @@ from gateway.proof.prover import DAYS_BEGIN_S, Prover
 from gateway.settings.config import Config
 from gateway.workers.asking import Asker
 from gateway.workers.contact import WorkerFacts
-from router.proof import IDS_REJECTED, NOT_ASKED, PENDING, Blocker, Proof
+from router.proof import (
+    IDS_REJECTED,
+    NOT_ASKED,
+    ONLY_IDS,
+    PENDING,
+    Blocker,
+    Proof,
+)
 from router.worker import TOKENS, Worker, WorkerState
 
 log = logging.getLogger(__name__)
@@ -99,7 +106,9 @@ class Proving:
         watched = _Watched()
         while True:
             now = self._sighting(worker)
-            if now is None or worker.state in AWAY:
+            if worker.api == TOKENS:
+                worker.proof = ONLY_IDS
+            elif now is None or worker.state in AWAY:
                 worker.proof = NOT_ASKED  # one that is away may come back as another
             elif now != watched.before or self._clock() >= watched.due:
                 await self._ask(asker, worker, watched, now)
@@ -131,9 +140,9 @@ class Proving:
         watched.due = min(asked + wait, watched.all_due)
 
     def _sighting(self, worker: Worker) -> Sighting | None:
-        """None for a worker that was never contacted, or renders nothing itself."""
+        """None for a worker that was never contacted."""
         facts = self._facts.get(worker.url)
-        if facts is None or worker.api == TOKENS:
+        if facts is None:
             return None
         if facts.started_at is not None:  # a page that failed now tells no restart
             self._starts[worker.url] = facts.started_at

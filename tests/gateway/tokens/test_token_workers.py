@@ -9,6 +9,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from gateway.doctor.trial import try_out
 from gateway.settings.values import declared_api
 from simworker.server import SimWorker
 from tests.gateway.forwarding_rig import Bodies
@@ -312,3 +313,26 @@ async def test_a_busy_worker_gives_way(
     for _ in range(4):
         told = await ask(client, gateway.url, chat())
         assert (told.status, told.headers["X-Sim-Worker"]) == (200, plain.url)
+
+
+async def test_its_rendering_is_no_matter(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """There is nothing to prove; a doctor's chats go to it as ids."""
+    worker = await start_worker(TOKENS_WITH_EVENTS)
+    gateway = await start_gateway(worker)
+
+    async def told() -> Any:
+        page = await gateway.get("/gateway/workers")
+        return page["workers"][0]["forwarding"]
+
+    async def is_told() -> bool:
+        return bool((await told())["reason"] == "only_ids")
+
+    await until(is_told)
+    assert (await told())["allowed"] is False
+    found = await try_out(gateway.gateway.config, gateway.gateway.pool.workers, 5.0)
+    trial = found[worker.url]
+    assert trial.problem is None
+    assert trial.cached_tokens is not None
+    assert trial.cached_tokens >= 64
