@@ -6,16 +6,18 @@ client's is. Nothing is read here of what comes back.
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable
 
 import msgspec
 
 from gateway.errors import GatewayError
-from gateway.request.headers import RawHeaders
+from gateway.request.headers import RawHeaders, first
 from gateway.tokens.generation import Generation
 from gateway.upstreams.origin import Origin
 from gateway.upstreams.upstream import UpstreamRequest, Upstreams
 from gateway.upstreams.upstream_response import UpstreamResponse
+from render.body import Json
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,8 @@ LAST_WORDS_S = 2.0
 """How long an engine that was told to stop may take to tell the usage."""
 OF_THE_BODY = frozenset({b"content-type", b"accept-encoding", b"accept", b"digest"})
 """Headers that are about the client's body, or an answer as it is not asked for."""
+SESSION = b"X-Session-ID"
+GOOD_SESSION = re.compile(r"[\x21-\x7e]{1,256}")
 AT_ONCE = 16
 """Prompts of one request that a worker has at the same time."""
 
@@ -74,7 +78,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         request = msgspec.structs.replace(
             self.request,
             target=target,
-            headers=_headers(self.request.headers, name),
+            headers=_headers(self.request.headers, name, self.generation.asked),
             body=body,
             length=len(body),
         )
@@ -102,10 +106,16 @@ class Aborts:
         await asyncio.gather(*self._running, return_exceptions=True)
 
 
-def _headers(headers: RawHeaders, name: str) -> RawHeaders:
-    """The client's, but for what is about its body; the id is that of the prompt."""
-    dropped = OF_THE_BODY | {b"x-request-id"}
-    kept = [pair for pair in headers if pair[0].lower() not in dropped]
+def _headers(headers: RawHeaders, name: str, asked: Json) -> RawHeaders:
+    """The client's, but for what is about its body; the id is that of the prompt.
+
+    A session in the body has no place in a GenerateRequest: it goes here.
+    """
+    kept = without(headers, OF_THE_BODY | {b"x-request-id"})
+    session = asked.get("session_id")
+    named = first(headers, SESSION.lower()) is not None
+    if isinstance(session, str) and not named and GOOD_SESSION.fullmatch(session):
+        kept = [*kept, (SESSION, session.encode())]
     return [
         *kept,
         (b"Content-Type", b"application/json"),

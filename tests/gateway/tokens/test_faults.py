@@ -150,6 +150,23 @@ async def test_a_refusal_is_passed_on(
         assert (told.status, told.text) == (403, said.decode())
 
 
+async def test_a_session_in_the_body_is_named_by_header(
+    start_gateway: StartGateway, client: aiohttp.ClientSession
+) -> None:
+    """As the generate route has no field for it; headers that are there stay."""
+    fine = json.dumps({"choices": [choice([9707], "length")]}).encode()
+    async with worker(json_answer(fine)) as raw:
+        gateway = await before(start_gateway, raw)
+        for headers, session in (({}, "s1"), ({"X-Session-ID": "h"}, "h")):
+            body = BODY | {"session_id": "s1"}
+            assert (await ask(client, gateway.url, body, **headers)).status == 200
+            sent = raw.requests[-1].partition(b"\r\n\r\n")[0].lower()
+            assert sent.count(b"x-session-id: ") == 1
+            assert f"x-session-id: {session}\r\n".encode() in sent + b"\r\n"
+        body = BODY | {"session_id": "a\nb"}
+        assert (await ask(client, gateway.url, body)).status == 200
+
+
 async def test_a_busy_worker_gives_way(
     start_gateway: StartGateway, client: aiohttp.ClientSession
 ) -> None:
