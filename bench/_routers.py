@@ -23,6 +23,7 @@ import msgspec
 from bench._environments import Requirements, python_of
 from simworker.model import demo_model_dir
 
+OURS = "ours"
 START_S, STOP_S = 90.0, 10.0
 ANSWER_S = 10.0
 LAUNCHER = (
@@ -86,8 +87,8 @@ def routers(model: str) -> list[Router]:
     vllm = _published("vllm-router", "0.1.17")
     metrics = "--prometheus-port"
     return [
-        Router(name="ours, with events", words=ours),
-        Router(name="ours, without events", words=ours, worker_events=False),
+        Router(name=f"{OURS}, with events", words=ours),
+        Router(name=f"{OURS}, without events", words=ours, worker_events=False),
         Router(name="smg 1.13.0, cache_aware", requirements=smg, metrics_port=metrics,
                words=("-m", "smg", "launch", "--policy", "cache_aware")),
         Router(name="sglang-router 0.3.2, cache_aware", requirements=sglang,

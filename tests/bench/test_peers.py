@@ -77,6 +77,7 @@ def test_ours_has_to_be_ahead_in_both() -> None:
     """Of each, in hit rate and in mean TTFT."""
     ours = result(0.8, 0.2)
     assert ahead({"ours": ours, "a": result(0.7, 0.3)})
+    assert ahead({"ours": ours, "ours, too": result(0.9, 0.1)})
     assert not ahead({"ours": ours, "a": result(0.7, 0.1)})
     assert not ahead({"ours": ours, "a": result(0.9, 0.3)})
 
