@@ -186,7 +186,7 @@ async def test_completions_default_and_stream(
         "index", "text", "logprobs", "finish_reason", "stop_reason",
         "prompt_token_ids", "token_ids",
     ]  # fmt: skip
-    assert all(event["usage"] is None for event in events[:-2])
+    assert not any("usage" in event for event in events[:-2])
     assert events[-2]["choices"] == []
     assert events[-2]["usage"]["completion_tokens"] == 16
 
