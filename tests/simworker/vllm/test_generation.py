@@ -175,7 +175,7 @@ async def test_completions_prompts(
 async def test_completions_default_and_stream(
     client: aiohttp.ClientSession, worker: SimWorker
 ) -> None:
-    """16 tokens unless asked otherwise; events carry `usage` null until the last."""
+    """16 tokens unless asked otherwise; the last event alone has `usage`."""
     whole = await post(client, worker, "/v1/completions", {"prompt": "x"})
     assert whole["usage"]["completion_tokens"] == 16
     body = {"prompt": "x", "stream": True, "stream_options": {"include_usage": True}}
