@@ -25,6 +25,7 @@ from kvindex.blocks import ID_BYTES, Namespace
 from render import Rendered, Unrenderable
 from router.pool import WorkerPool
 from router.request import Rendering, RouteRequest
+from router.worker import TOKENS, Worker
 
 ENGINES = frozenset({"vllm", "sglang", "trtllm"})
 T = TypeVar("T")
@@ -52,6 +53,8 @@ class DirectCalls:
             return await self._call(path, body, peeked)
         length = outgoing.length or 0
         route = self._describer.unrendered(length, peeked, OTHER_ENDPOINT)
+        without = self._unless_all(peeked.model, lambda worker: worker.api == TOKENS)
+        route = msgspec.structs.replace(route, exclude=without)
         return Described(route, uncompared=peeked.uncompared)
 
     async def _call(self, path: str, body: bytes, peeked: Peeked) -> Described:
@@ -111,9 +114,16 @@ class DirectCalls:
 
     def _others(self, model: str | None, engine: str) -> frozenset[str]:
         """Workers of other engines: they do not know such a call. Not all of them."""
+        others = ENGINES - {engine}
+        return self._unless_all(model, lambda worker: worker.engine in others)
+
+    def _unless_all(
+        self, model: str | None, is_one: Callable[[Worker], bool]
+    ) -> frozenset[str]:
+        """The workers for a model that are such ones; none of them if all are."""
         workers = self._pool.listing(model)
-        others = [w.url for w in workers if w.engine in ENGINES - {engine}]
-        return frozenset(others if len(others) < len(workers) else ())
+        found = [worker.url for worker in workers if is_one(worker)]
+        return frozenset(found if len(found) < len(workers) else ())
 
     async def _done(self, work: Callable[[], T]) -> T:
         """What work on ids brings, in a thread: many take some milliseconds."""

@@ -212,6 +212,8 @@ async def test_a_mixed_fleet(
             gateway.url + CHAT, data=packed, headers=headers
         ) as response:
             assert response.headers["X-Sim-Worker"] == plain.url
+        told = await ask(client, gateway.url, {"prompt": "x"}, "/tokenize")
+        assert (told.status, told.headers["X-Sim-Worker"]) == (200, plain.url)
         told = await ask(client, gateway.url, chat(USER, echo=True))
         assert (told.status, told.headers["X-Sim-Worker"]) == (200, plain.url)
 
