@@ -118,7 +118,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--rounds", type=int, default=3, metavar="N", help="(default: 3)")
     add("--workers", type=int, default=4, metavar="N", help="(default: 4)")
-    add("--chats", type=int, default=80, metavar="N", help="in a round (default: 80)")
+    add("--chats", type=int, default=60, metavar="N", help="in a round (default: 60)")
     add("--cache-tokens", type=int, default=24_000, metavar="N",
         help="of each worker (default: 24000)")  # fmt: skip
     add("--prefill-rate", type=float, default=4_000.0, metavar="R",
