@@ -14,6 +14,7 @@ from typing import NoReturn
 from gateway.commands import COMMANDS, DESCRIPTION
 from gateway.errors import ConfigError
 from gateway.settings.options import add_arguments
+from gateway.streams import hold_places
 
 IN_THE_ENVIRONMENT = (
     " Each option can also be set as KV_GATEWAY_<NAME> in the environment, or under "
@@ -84,6 +85,7 @@ def parser(command: str, about: str | None = None) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; its exit status."""
+    hold_places()
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or (
         words[0].startswith("-") and words[0] not in ("-h", "--help", "--version")

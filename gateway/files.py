@@ -24,13 +24,17 @@ async def follow(
     paths: Sequence[Path],
     read: Callable[[], T],
     take: Callable[[T], None],
+    *,
+    since: State,
 ) -> None:
     """`read` in a thread when a file has changed, and `take` it; until cancelled.
 
+    `since` is their state from before they were read first: what came after that, while
+    a model was loaded perhaps, is a change, too.
     Where `read` raises ConfigError all stays as it is; that is logged, once for each
     problem.
     """
-    taken = seen = state(paths)
+    taken = seen = since
     problem = ""
     while True:
         await asyncio.sleep(LOOK_S)

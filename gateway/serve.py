@@ -26,6 +26,7 @@ from gateway.background import running
 from gateway.listening import listen, url_of
 from gateway.server import make_runner
 from gateway.settings.shared_config import SharedConfig
+from gateway.streams import say
 from gateway.tls import Tls
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ async def _at_once(leaving: "Leaving") -> None:
 
 
 def _print_ready(url: str) -> None:
-    print(f"ready {url}", flush=True)  # noqa: T201 - for whoever started it
+    say(f"ready {url}")
 
 
 class Server(Protocol):

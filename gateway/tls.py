@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from gateway.errors import ConfigError
-from gateway.files import follow
+from gateway.files import State, follow, state
 from gateway.settings.access_config import AccessConfig
 from gateway.settings.tls_config import TlsConfig
 
@@ -30,6 +30,8 @@ class RenewedContext(ssl.SSLContext):
     """
 
     paths: tuple[Path, ...]
+    since: State
+    """That of the files from before they were read."""
     _make: Make
     _newest: ssl.SSLContext | None
 
@@ -41,7 +43,7 @@ class RenewedContext(ssl.SSLContext):
         Without files it is made when it is needed first: mostly never.
         """
         context = super().__new__(cls, protocol)
-        context.paths = paths
+        context.paths, context.since = paths, state(paths)
         context._make = make
         context._newest = make() if paths else None
         return context
@@ -67,14 +69,24 @@ class RenewedContext(ssl.SSLContext):
 
 async def renew(*contexts: RenewedContext) -> None:
     """Follow the files of contexts together, until cancelled."""
-    paths = tuple(dict.fromkeys(path for one in contexts for path in one.paths))
+    since = {
+        path: then
+        for one in reversed(contexts)  # the first has read them first
+        for path, then in zip(one.paths, one.since, strict=True)
+    }
+    paths = tuple(since)
 
     def take(newest: list[ssl.SSLContext]) -> None:
         for context, new in zip(contexts, newest, strict=True):
             context.take(new)
         log.info("new connections are by the new %s", ", ".join(map(str, paths)))
 
-    await follow(paths, lambda: [one.make() for one in contexts], take)
+    await follow(
+        paths,
+        lambda: [one.make() for one in contexts],
+        take,
+        since=tuple(since.values()),
+    )
 
 
 class Tls(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +171,7 @@ def _load_chain(
         _check_readable(flag.replace("cert", "key"), key)
     try:
         context.load_cert_chain(cert, key, password=_no_password)
-    except (ssl.SSLError, ValueError) as error:
+    except (OSError, ValueError) as error:  # SSLError is an OSError
         detail = error.reason if isinstance(error, ssl.SSLError) else error
         where = f"{cert}, and its key in {key}" if key is not None else cert
         raise ConfigError(
@@ -171,8 +183,9 @@ def _load_authorities(context: ssl.SSLContext, flag: str, path: Path) -> None:
     _check_readable(flag, path)
     try:
         context.load_verify_locations(path)
-    except ssl.SSLError as error:
-        raise ConfigError(f"{flag} {path}: no certificates ({error.reason})") from None
+    except OSError as error:  # SSLError is one
+        detail = error.reason if isinstance(error, ssl.SSLError) else error
+        raise ConfigError(f"{flag} {path}: no certificates ({detail})") from None
 
 
 def _check_readable(flag: str, path: Path) -> None:

@@ -13,6 +13,7 @@ from gateway.access.operators import Operators
 from gateway.access.own_cache import in_own_cache
 from gateway.background import Work
 from gateway.errors import ConfigError
+from gateway.files import state
 from gateway.guard import Guard
 from gateway.metrics.registry import Metrics
 from gateway.settings.config import Config
@@ -40,6 +41,7 @@ class Access:
         """Read the keys; ConfigError where that fails."""
         path = self._path = config.api_keys_file
         self._guard = partial(Guard, metrics=metrics, recorder=recorder)
+        self._since = state((path,) if path is not None else ())
         self._keyring = Keyring(read_keys(path)) if path is not None else None
         self.clients = Clients(self._keyring, metrics)
         self._own_caches = config.cache_per_client
@@ -67,7 +69,7 @@ class Access:
         work: dict[str, Work] = {}
         path, keyring = self._path, self._keyring
         if path is not None and keyring is not None:
-            work["API keys"] = lambda: keyring.watch(path)
+            work["API keys"] = lambda: keyring.watch(path, self._since)
         if self.worker_tls.paths:
             work["certificates for workers"] = self.worker_tls.watch
         return work

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gateway.access.api_keys import ApiKey, hash_of, read_keys
 from gateway.access.limits import Limits
-from gateway.files import follow
+from gateway.files import State, follow
 
 log = logging.getLogger(__name__)
 
@@ -57,14 +57,17 @@ class Keyring:
             clients[self._blinded(key.hash)] = client
         self._clients = clients
 
-    async def watch(self, path: Path) -> None:
-        """Follow the file, until cancelled; a mistake in it changes nothing."""
+    async def watch(self, path: Path, since: State) -> None:
+        """Follow the file, until cancelled; a mistake in it changes nothing.
+
+        `since` is its state from before the keys were read.
+        """
 
         def take(keys: tuple[ApiKey, ...]) -> None:
             self.replace(keys)
             log.info("%s: %d keys", path, len(keys))
 
-        await follow((path,), lambda: read_keys(path), take)
+        await follow((path,), lambda: read_keys(path), take, since=since)
 
     def _label(self, name: str) -> str:
         """Metrics have a series for each of the first names there ever were."""

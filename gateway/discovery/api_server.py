@@ -24,6 +24,7 @@ REFUSED = "refused"
 DROPPED = "dropped"
 
 PAGE = 100
+MOST_PAGES = 1000
 ANSWER_S = 10.0
 BODY_S = 30.0
 WATCH_S = 280
@@ -67,15 +68,18 @@ class ApiServer:
         """
         items: list[Any] = []
         parameters = {"limit": str(PAGE)}
-        while True:
+        left = MOST_BYTES
+        for _ in range(MOST_PAGES):
             async with self._get(parameters) as response:
-                body = await _whole(response)
+                body = await _whole(response, left)
+            left -= len(body)
             page = await asyncio.to_thread(_decoded, body, Page)
             items += page.items or []
             more = page.metadata.get("continue")
             if not more:
                 return items, str(page.metadata.get("resourceVersion") or "")
             parameters["continue"] = str(more)
+        raise SourceFailed(MALFORMED, f"the list has more than {MOST_PAGES} pages")
 
     async def watch(self, version: str) -> AsyncGenerator[Event]:
         """What changes after a version, until the server ends it.
@@ -131,13 +135,22 @@ async def _refuse(response: aiohttp.ClientResponse) -> None:
     status = response.status
     if status == GONE:
         raise Expired
-    said = (await response.content.read(4096)).decode("utf-8", "replace")
-    text = f"the API server answers {status}: {_message(said)}"
+    text = f"the API server answers {status}: {_message(await _said(response))}"
     if status in (401, 403):
         raise SourceFailed(REFUSED, text)
     after = response.headers.get("Retry-After", "")
     wait_s = float(after) if after.isascii() and after.isdecimal() else 0.0
     raise SourceFailed(STATUS, text, wait_s=wait_s)
+
+
+async def _said(response: aiohttp.ClientResponse) -> str:
+    """The beginning of its body; empty where that does not come."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            said = await response.content.read(4096)
+    except TimeoutError:
+        return ""
+    return said.decode("utf-8", "replace")
 
 
 def _message(said: str) -> str:
@@ -150,12 +163,13 @@ def _message(said: str) -> str:
     return " ".join(said.split())[:200]
 
 
-async def _whole(response: aiohttp.ClientResponse) -> bytes:
+async def _whole(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Its body, of so many bytes at most."""
     body = bytearray()
     async with asyncio.timeout(BODY_S):
         async for piece in response.content.iter_any():
             body += piece
-            if len(body) > MOST_BYTES:
+            if len(body) > most:
                 text = f"the list has more than {MOST_BYTES} bytes"
                 raise SourceFailed(MALFORMED, text)
     return bytes(body)

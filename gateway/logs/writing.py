@@ -66,4 +66,4 @@ class LineWriter(logging.Handler):
             self._stream.write("\n".join(lines) + "\n")
             self._stream.flush()
         except (OSError, ValueError):  # nobody reads, and nobody could be told
-            self._lost += lost + len(lines)
+            self._lost += len(lines) + (lost - 1 if lost else 0)  # that line, too

@@ -28,6 +28,7 @@ from gateway.processes.task import Task, share_of
 from gateway.serve import OPERATORS_S, Leaving, open_sockets
 from gateway.server import make_runner
 from gateway.settings.config import Config
+from gateway.streams import say
 from gateway.tls import Tls
 
 log = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ class Supervisor:
         except EndedEarly as error:
             raise ConfigError(f"a process ended at its start: {error}") from None
         log.info("operators are answered at %s", self._url)
-        print(f"ready {urls[0]}", flush=True)  # noqa: T201 - for whoever started it
+        say(f"ready {urls[0]}")
 
     @contextlib.asynccontextmanager
     async def _ended_with_us(self, processes: Sequence[Process]) -> AsyncIterator[None]:

@@ -15,9 +15,11 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from gateway.errors import ConfigError
+from gateway.settings.values import secret
 
 SHOWN = 100
 """Characters of a value that an error repeats."""
+MASK = "********"
 ENVIRONMENT_PREFIX = "KV_GATEWAY_"
 ANNOTATIONS = "__annotations__"
 SECONDS = 1.0
@@ -70,8 +72,14 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return self._convert(text)
         except ValueError as error:
-            shown = text if len(text) <= SHOWN else text[:SHOWN] + "..."
-            raise ConfigError(f"{said_by or self.flag} {shown!r}: {error}") from None
+            told = f"{said_by or self.flag} {self._shown(text)!r}: {error}"
+            raise ConfigError(told) from None
+
+    def _shown(self, text: str) -> str:
+        """The text as an error repeats it: of a key with a mistake in it, nothing."""
+        if self.is_secret and text.strip():
+            return MASK
+        return text if len(text) <= SHOWN else text[:SHOWN] + "..."
 
     def _convert(self, text: str) -> Any:
         if self.parse is not None:
@@ -88,6 +96,11 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     def split(self, text: str) -> tuple[str, ...]:
         """One text for several values, as environment variables have it: by commas."""
         return tuple(piece.strip() for piece in text.split(",") if piece.strip())
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether a value is a key, which is shown to nobody."""
+        return self.parse is secret
 
     @property
     def is_number(self) -> bool:

@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterable
 
 from gateway.settings.config_file import NAME
+from gateway.settings.options import MASK
 from gateway.settings.reading import Said
-from gateway.settings.values import secret
 
-MASK = "********"
 ALIGNED = 50
 """Characters of a line; what comes after those of longer ones is not in one column."""
 PLAIN = re.compile(r"true|false|(0|-?[1-9][0-9]*)(\.[0-9]+)?")
@@ -32,7 +31,7 @@ def page(everything: Iterable[Said]) -> str:
 
 def _assignment(one: Said) -> str:
     option = one.option
-    texts = [MASK] * len(one.texts) if option.parse is secret else one.texts
+    texts = [MASK] * len(one.texts) if option.is_secret else one.texts
     values = [_toml(text, quoted=not option.is_number) for text in texts]
     value = f"[{', '.join(values)}]" if option.repeatable else values[0]
     # The file is named elsewhere, not in itself.

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gateway.background import running
 from gateway.errors import ConfigError
 from gateway.settings.config import Config
 from gateway.tls import RenewedContext, Tls, for_workers
@@ -101,6 +102,30 @@ async def test_a_certificate_that_is_renewed(
     assert caplog.text.count("new connections are by the new") == 1
     watch.cancel()
     await asyncio.wait({watch})
+
+
+async def test_a_certificate_that_is_renewed_before_it_is_followed(
+    authority: Authority,
+) -> None:
+    """Between its first reading and the first look: models are loaded meanwhile."""
+    cert, key = authority.issue("server", HOST)
+    tls = Tls.of(Config(tls_cert=cert, tls_key=key))
+    assert tls.clients is not None
+    first = tls.clients._newest
+    authority.issue("server", HOST)
+    async with running(tls.watch()):
+        await until(lambda: tls.clients is not None and tls.clients._newest != first)
+
+
+async def test_a_file_that_goes_as_it_is_read(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is a mistake like any other, which changes nothing."""
+    context = serving(authority)
+    monkeypatch.setattr("gateway.tls._check_readable", lambda flag, path: None)
+    context.paths[1].unlink()
+    with pytest.raises(ConfigError, match="No such file"):
+        context.make()
 
 
 async def test_a_key_that_does_not_fit_changes_nothing(

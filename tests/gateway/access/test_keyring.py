@@ -2,12 +2,19 @@
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from gateway.access.api_keys import ApiKey, as_toml, hash_of
+from gateway.access.door import Access
 from gateway.access.keyring import MOST_LABELS, Keyring
+from gateway.background import running
+from gateway.files import state
+from gateway.metrics.registry import Metrics
+from gateway.settings.config import Config
 from tests.running import until
 
 
@@ -59,7 +66,7 @@ async def test_the_file_is_followed(
     path = tmp_path / "keys.toml"
     path.write_text(as_toml(record("a", "1")))
     ring = Keyring([record("a", "1")])
-    task = asyncio.create_task(ring.watch(path))
+    task = asyncio.create_task(ring.watch(path, state((path,))))
     try:
         await asyncio.sleep(0.05)
         path.write_text(as_toml(record("b", "2")))
@@ -76,3 +83,20 @@ async def test_the_file_is_followed(
     finally:
         task.cancel()
         await asyncio.wait({task})
+
+
+async def test_a_change_before_it_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that is taken out while models are loaded opens nothing for long."""
+    monkeypatch.setattr("gateway.files.LOOK_S", 0.02)
+    path = tmp_path / "keys.toml"
+    path.write_text(as_toml(record("gone", "1")))
+    access = Access(Config(api_keys_file=path), Metrics())
+    path.write_text(as_toml(record("new", "2")))
+    ring = access._keyring
+    assert ring is not None
+    (watch,) = access.work().values()
+    async with running(cast(Coroutine[None, None, None], watch())):
+        await until(lambda: ring.holder("2") is not None)
+    assert ring.holder("1") is None

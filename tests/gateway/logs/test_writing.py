@@ -1,5 +1,6 @@
 """Writing log lines: in order, and never in anybody's way."""
 
+import errno
 import io
 import logging
 import os
@@ -22,6 +23,17 @@ class Slow(io.StringIO):
 
     def write(self, text: str) -> int:
         self.may.wait(10)
+        return super().write(text)
+
+
+class Full(io.StringIO):
+    """A file on a disk that is full at first."""
+
+    full = True
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
         return super().write(text)
 
 
@@ -87,6 +99,23 @@ def test_a_stream_that_is_closed(logger: logging.Logger) -> None:
     writer.flush()
     logger.info("line")
     writer.flush()
+
+
+def test_a_disk_that_is_full_for_a_while(logger: logging.Logger) -> None:
+    """What was lost is counted once, however often it could not be told."""
+    stream = Full()
+    writer = LineWriter(stream)
+    logger.addHandler(writer)
+    for number in range(5):
+        logger.info("line %d", number)
+        writer.flush()
+    stream.full = False
+    logger.info("room")
+    writer.flush()
+    assert stream.getvalue().splitlines() == [
+        "room",
+        "5 log lines were lost: they were read too slowly",
+    ]
 
 
 def test_after_a_fork(logger: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
