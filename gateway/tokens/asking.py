@@ -8,10 +8,11 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterable
+from secrets import token_hex
 
 import msgspec
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, MalformedAnswer
 from gateway.request.headers import RawHeaders, first
 from gateway.tokens.generation import Generation
 from gateway.upstreams.origin import Origin
@@ -26,12 +27,12 @@ ABORT = b"/inference/v1/abort_requests"
 ID_PREFIX = "generate-tokens-"
 """Before the id of a request, inside the engine."""
 ABORT_S = 5.0
-LAST_WORDS_S = 2.0
-"""How long an engine that was told to stop may take to tell the usage."""
 OF_THE_BODY = frozenset({b"content-type", b"accept-encoding", b"accept", b"digest"})
 """Headers that are about the client's body, or an answer as it is not asked for."""
 SESSION = b"X-Session-ID"
 GOOD_SESSION = re.compile(r"[\x21-\x7e]{1,256}")
+OK, REFUSALS = 200, 400
+EVENTS = b"text/event-stream"
 AT_ONCE = 16
 """Prompts of one request that a worker has at the same time."""
 
@@ -40,7 +41,8 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """What is sent for one client's request.
 
     `request` is the client's for this worker. `stream` and `stops` are what is asked of
-    the engine.
+    the engine. Several requests may have the client's `request_id` at a time: to the
+    engine it has a `name` of its own, as an abort goes by that.
     """
 
     upstreams: Upstreams
@@ -48,16 +50,25 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     request: UpstreamRequest
     generation: Generation
     request_id: str
+    name: str
     stream: bool
     stops: bool
 
     async def open(self, prompt: int) -> UpstreamResponse:
-        """The head of the answer to a prompt; GatewayError where there is none."""
+        """The head of the answer to a prompt; GatewayError where there is none.
+
+        It is one that can be read here, or a refusal.
+        """
         name = self._name(prompt)
         body = self.generation.body(
             prompt, request_id=name, stream=self.stream, stops=self.stops
         )
-        return await self._post(GENERATE, body, name)
+        response = await self._post(GENERATE, body, name)
+        wrong = _unreadable(response, stream=self.stream)
+        if wrong is not None:
+            response.abort()
+            raise MalformedAnswer(f"the worker's answer is {wrong}")
+        return response
 
     async def abort(self, prompts: Iterable[int]) -> None:
         """Tell the engine that nobody waits any more: a proxy may hold its end open."""
@@ -72,7 +83,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
 
     def _name(self, prompt: int) -> str:
         alone = len(self.generation.prompts) == 1
-        return self.request_id if alone else f"{self.request_id}-{prompt}"
+        return self.name if alone else f"{self.name}-{prompt}"
 
     async def _post(self, target: bytes, body: bytes, name: str) -> UpstreamResponse:
         request = msgspec.structs.replace(
@@ -83,6 +94,22 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
             length=len(body),
         )
         return await self.upstreams.send(self.origin, request)
+
+
+def own_name(request_id: str) -> str:
+    """A name for a client's request that no other request has."""
+    return f"{request_id}-{token_hex(8)}"
+
+
+def _unreadable(response: UpstreamResponse, *, stream: bool) -> str | None:
+    """What is wrong with the head of an answer; None: nothing, or it is a refusal."""
+    if response.status != OK:
+        return f"{response.status}" if response.status < REFUSALS else None
+    coding = first(response.headers, b"content-encoding") or b"identity"
+    if coding.lower() != b"identity":
+        return "encoded"  # nothing was said to be accepted
+    kind = (first(response.headers, b"content-type") or b"").lower()
+    return "no stream" if stream and not kind.startswith(EVENTS) else None
 
 
 class Aborts:

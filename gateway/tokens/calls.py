@@ -183,7 +183,7 @@ def _ids(body: Body, name: str) -> bytes:
 def _several(body: Body) -> list[bytes]:
     """The prompts of a body with one list of ids, or with several."""
     lists = body.get("input_ids", list[list[int]])
-    if lists:
+    if lists and any(lists):
         return [_packed(ids) for ids in lists if ids]
     return [_ids(body, "input_ids")]
 

@@ -40,9 +40,7 @@ class ChatWriter(Writer):
     def whole(self, responses: Sequence[Json]) -> Json:
         (response,) = responses
         pieces = self.take(0, response)
-        numbers = [int(given["index"]) for given in response["choices"]]
-        pairs = zip(numbers, pieces, strict=True)
-        choices = [self._whole_choice(number, piece) for number, piece in pairs]
+        choices = [self._whole_choice(*numbered) for numbered in enumerate(pieces)]
         counts = self.counts.totals(self.output_tokens)
         counts["prompt_tokens_details"] = self._prompt_details(whole=True)
         counts["completion_tokens_details"] = self._completion_details()

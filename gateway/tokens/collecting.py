@@ -46,7 +46,7 @@ class Collected:
         return {"choices": choices, "usage": self._usage}
 
     def _take(self, given: Json) -> None:
-        index = given["index"]
+        index = self._writer.index(0, given)
         found = self._found.setdefault(
             index,
             {

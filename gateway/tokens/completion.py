@@ -20,6 +20,11 @@ class CompletionWriter(Writer):
         return self._asked.get("stream_options") or {}
 
     @property
+    def _prompt_only(self) -> bool:
+        """Whether no answer is wanted; one token is generated nevertheless."""
+        return bool(self._asked.get("echo")) and self._asked.get("max_tokens") == 0
+
+    @property
     def _shows_ids(self) -> bool:
         return bool(self._asked.get("return_token_ids"))
 
@@ -50,7 +55,7 @@ class CompletionWriter(Writer):
     def _whole_choice(self, prompt: int, piece: Piece, response: Json) -> Json:
         ids = self._generation.prompts[prompt].ids if self._shows_ids else None
         return {
-            "text": self._echoed(prompt) + _text(piece),
+            "text": self._echoed(prompt) + self._text(piece),
             "logprobs": piece.logprobs,
             "finish_reason": piece.finish_reason,
             "stop_reason": piece.stop_reason,
@@ -82,7 +87,7 @@ class CompletionWriter(Writer):
             ids = self._generation.prompts[prompt].ids
         choice = {
             "index": self.index(prompt, given),
-            "text": (self._echoed(prompt) if begins else "") + _text(piece),
+            "text": (self._echoed(prompt) if begins else "") + self._text(piece),
             "logprobs": piece.logprobs,
             "finish_reason": piece.finish_reason,
             "stop_reason": piece.stop_reason,
@@ -135,6 +140,7 @@ class CompletionWriter(Writer):
             "multimodal_tokens": None,
         }
 
-
-def _text(piece: Piece) -> str:
-    return "".join(event.text for event in piece.events if isinstance(event, Text))
+    def _text(self, piece: Piece) -> str:
+        if self._prompt_only:
+            return ""
+        return "".join(event.text for event in piece.events if isinstance(event, Text))

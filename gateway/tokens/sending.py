@@ -11,12 +11,13 @@ import msgspec
 
 from gateway.request.headers import RawHeaders
 from gateway.request.prompt import Kind
-from gateway.request.sse import WholeEvents, data_of
+from gateway.request.sse import data_of
 from gateway.threads import Threads
-from gateway.tokens.asking import AT_ONCE, LAST_WORDS_S, Aborts, Asking, without
+from gateway.tokens.asking import AT_ONCE, OK, Aborts, Asking, own_name, without
 from gateway.tokens.chat import ChatWriter
 from gateway.tokens.collecting import Collected
 from gateway.tokens.completion import CompletionWriter
+from gateway.tokens.following import follow
 from gateway.tokens.generated import decoded
 from gateway.tokens.generation import Generation
 from gateway.tokens.responses import ResponsesWriter
@@ -72,6 +73,7 @@ class TokensSender:
             request=request,
             generation=generation,
             request_id=request_id,
+            name=own_name(request_id),
             stream=generation.stream or (generation.stops and not stops),
             stops=stops,
         )
@@ -112,11 +114,12 @@ class TokensSender:
         """The whole answer, as the client gets it."""
         free, sizes = asyncio.Semaphore(AT_ONCE), list[int]()
 
-        async def one(prompt: int) -> Json | UpstreamResponse:
+        async def one(prompt: int) -> Json:
             async with free:
                 response = await asking.open(prompt) if prompt else first
-                if response.status != 200:
-                    return response
+                if response.status != OK:
+                    said = await response.read(LONGEST_ERROR)
+                    raise _Refused(whole(response, response.headers, said))
                 return await self._read(asking, response, writer, prompt, sizes)
 
         tasks = [
@@ -124,14 +127,13 @@ class TokensSender:
             for prompt in range(len(asking.generation.prompts))
         ]
         try:
-            found = await asyncio.gather(*tasks)
+            generated = await asyncio.gather(*tasks)
+        except _Refused as refused:
+            self._aborts.tell(asking)
+            return refused.response
         finally:
             for task in tasks:
                 task.cancel()
-        for response in found:
-            if isinstance(response, UpstreamResponse):
-                return response
-        generated = [one for one in found if isinstance(one, dict)]
         body = await self._written(writer, generated, sum(sizes))
         length = (b"Content-Length", b"%d" % len(body))
         kind = (b"Content-Type", b"application/json")
@@ -154,22 +156,15 @@ class TokensSender:
         generation = asking.generation
         ids = generation.prompts[prompt].tail
         collected = Collected(writer, ids, generation.choices)
-        events, stopped = WholeEvents(), False
-        try:
-            async with asyncio.timeout(None) as limit:
-                async for piece in response:
-                    sizes.append(len(piece))
-                    for data in data_of(events.feed(piece)):
-                        if data != DONE:
-                            collected.feed(data)
-                    if collected.done and not stopped:
-                        # It still tells the usage, be it at its end already or not.
-                        stopped = True
-                        self._aborts.tell(asking, prompt)
-                        now = asyncio.get_running_loop().time()
-                        limit.reschedule(now + LAST_WORDS_S)
-        except TimeoutError:
-            response.abort()
+
+        async def take(events: bytes) -> bool:
+            sizes.append(len(events))
+            for data in data_of(events):
+                if data != DONE:
+                    collected.feed(data)
+            return collected.done
+
+        await follow(response, take, lambda: self._aborts.tell(asking, prompt))
         return collected.response()
 
     async def _written(self, writer: Writer, generated: list[Json], size: int) -> bytes:
@@ -181,6 +176,14 @@ class TokensSender:
         if size <= SMALL:
             return write()
         return await in_thread(self._threads, write)
+
+
+class _Refused(Exception):
+    """A worker took some prompts of a request, and not this one."""
+
+    def __init__(self, response: UpstreamResponse) -> None:
+        super().__init__(response.status)
+        self.response = response
 
 
 class _Over:

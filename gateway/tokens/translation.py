@@ -8,9 +8,10 @@ import logging
 from collections.abc import Callable
 
 from gateway.errors import GatewayError, InternalError, MalformedAnswer
-from gateway.request.sse import WholeEvents, data_of, event
+from gateway.request.sse import data_of, event
 from gateway.threads import Late, QueueFull, Threads
-from gateway.tokens.asking import AT_ONCE, LAST_WORDS_S, Aborts, Asking
+from gateway.tokens.asking import AT_ONCE, Aborts, Asking
+from gateway.tokens.following import follow
 from gateway.tokens.generated import read_chunk
 from gateway.tokens.writer import DONE, Writer
 from gateway.upstreams.upstream_response import UpstreamResponse
@@ -86,6 +87,8 @@ class Translation:
     async def _run(self) -> None:
         try:
             await self._all()
+            if not (self._broken or self._writer.done):
+                raise MalformedAnswer("the worker's stream ended before its choices")
             self._end()
             self.response.usage = self._writer.usage
             self.response.finish()
@@ -126,25 +129,11 @@ class Translation:
         if source.status != 200:
             source.abort()
             raise RefusedMeanwhile(f"a prompt was answered {source.status}")
-        events, stopped = WholeEvents(), False
-        try:
-            async with asyncio.timeout(None) as limit:
-                async for piece in source:
-                    whole = events.feed(piece)
-                    if events.inside:
-                        raise MalformedAnswer("the worker's event is too long")
-                    if not whole or not await self._pass(prompt, whole) or stopped:
-                        continue
-                    # The engine knows no stop strings. It still tells the usage.
-                    stopped = True
-                    self._aborts.tell(self._asking, prompt)
-                    now = asyncio.get_running_loop().time()
-                    limit.reschedule(now + LAST_WORDS_S)
-        except TimeoutError:
-            source.abort()
-            return
-        if not events.done and not stopped:
-            raise MalformedAnswer("the worker's stream ended before its end")
+        await follow(
+            source,
+            lambda events: self._pass(prompt, events),
+            lambda: self._aborts.tell(self._asking, prompt),
+        )
 
     async def _pass(self, prompt: int, events: bytes) -> bool:
         """Send what whole events say; True where no more is to be generated."""

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import msgspec
 
+from gateway.errors import MalformedAnswer
 from gateway.request.sse import event
 from gateway.tokens import logprobs
 from gateway.tokens.generated import Chunk, read_whole
@@ -202,10 +203,16 @@ class Writer(ABC):
         ]
 
     def take(self, prompt: int, response: Json) -> list[Piece]:
-        """The choices of a whole answer to a prompt; raises MalformedAnswer."""
+        """The choices of a whole answer to a prompt, in order; or MalformedAnswer."""
         read = read_whole(response, self.shown)
         self.counts.told[prompt] = read["usage"] or {}
-        return [self.line(prompt, given).feed(given) for given in read["choices"]]
+        choices = sorted(read["choices"], key=lambda given: int(given["index"]))
+        if [given["index"] for given in choices] != [*range(self._n)]:
+            raise MalformedAnswer("the worker's answer has not the choices asked for")
+        pieces = [self.line(prompt, given).feed(given) for given in choices]
+        if not all(piece.ended for piece in pieces):
+            raise MalformedAnswer("the worker's answer ended before its choices")
+        return pieces
 
     @cached_property
     def shown(self) -> logprobs.Shown:
@@ -214,11 +221,14 @@ class Writer(ABC):
         return by(self._asked)
 
     def index(self, prompt: int, given: Json) -> int:
-        """The number of a choice in the client's answer."""
-        return prompt * self._n + int(given["index"])
+        """The number of a choice in the client's answer; raises MalformedAnswer."""
+        index = int(given["index"])
+        if not 0 <= index < self._n:
+            raise MalformedAnswer("the worker's answer has more choices than asked for")
+        return prompt * self._n + index
 
     def line(self, prompt: int, given: Json) -> Line:
-        """The choice of a prompt."""
+        """The choice of a prompt; raises MalformedAnswer for one that was not asked."""
         index = self.index(prompt, given)
         line = self._lines.get(index)
         if line is None:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.tokens.calls import PATHS, Call, Unreadable, fields_of, read
@@ -81,6 +81,7 @@ async def test_trtllm() -> None:
     st.sampled_from(sorted(PATHS)),
     st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=6),
 )
+@example("/generate", {"input_ids": [[]]})
 @settings(max_examples=300, deadline=None)
 async def test_any_body_is_read_or_not(path: str, body: Any) -> None:
     """Nothing else happens."""

@@ -112,6 +112,21 @@ async def test_a_list_of_prompts(
     assert by_choice(ours.events) == by_choice(theirs.events)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_prompt_alone_is_echoed(
+    pair: tuple[SimWorker, Running], client: aiohttp.ClientSession, stream: bool
+) -> None:
+    """With `max_tokens` 0 one token is generated, and counted, and not shown."""
+    _, gateway = pair
+    body = {"model": MODEL, "prompt": "Once upon", "echo": True, "max_tokens": 0}
+    told = await ask(client, gateway.url, body | {"stream": stream}, COMPLETIONS)
+    texts = [choice["text"] for e in told.events for choice in e["choices"]]
+    if not stream:
+        texts = [choice["text"] for choice in told.body["choices"]]
+        assert told.body["usage"]["completion_tokens"] == 1
+    assert "".join(texts) == "Once upon"
+
+
 async def test_ids_as_a_prompt(
     pair: tuple[SimWorker, Running], client: aiohttp.ClientSession
 ) -> None:

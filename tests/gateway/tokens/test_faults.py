@@ -1,5 +1,6 @@
 """Workers that take ids and do not answer as they should."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from gateway.settings.values import declared_api
 from tests.gateway.scripted import LISTING, idle, worker
-from tests.gateway.tokens.rig import CHAT, ask
+from tests.gateway.tokens.rig import CHAT, COMPLETIONS, ask
 from tests.proxy.raw import RawWorker, WorkerConnection, json_answer
 from tests.running import Running, StartGateway
 
@@ -37,13 +38,13 @@ def chunk(ids: list[int], finish: str | None = None) -> bytes:
     return event({"request_id": "r", "choices": [choice(ids, finish)]})
 
 
-def breaking(*pieces: bytes) -> RawWorker:
+def breaking(*pieces: bytes, head: bytes = HEAD) -> RawWorker:
     """A worker that sends these and closes the connection."""
 
     async def script(connection: WorkerConnection) -> None:
         while request := await connection.request():
             if request.startswith(b"POST"):
-                await connection.send(HEAD + b"".join(pieces))
+                await connection.send(head + b"".join(pieces))
                 return
             found = request.startswith(b"GET /v1/models")
             missing = json_answer(b"{}", status=b"404 Not Found")
@@ -68,6 +69,11 @@ async def before(start_gateway: StartGateway, *workers: RawWorker) -> Running:
         b'{"choices": [{"index": 0, "token_ids": ["a"]}]}',
         b'{"choices": [{"index": 0, "token_ids": [1], "logprobs": {"content": [3]}}]}',
         b'{"choices": [{"index": 0, "token_ids": [1]}], "usage": []}',
+        b'{"choices": []}',
+        b'{"choices": [{"index": 0, "token_ids": [1], "finish_reason": null}]}',
+        b'{"choices": [{"index": 1, "token_ids": [1], "finish_reason": "stop"}]}',
+        b'{"choices": [{"index": 0, "token_ids": [1], "finish_reason": "stop"},'
+        b' {"index": 1, "token_ids": [1], "finish_reason": "stop"}]}',
     ],
 )
 async def test_an_answer_that_is_none_is_a_502(
@@ -122,6 +128,74 @@ async def test_a_stream_that_breaks_off_ends_with_an_error(
         assert '"content":"Hello"' in text
         last = json.loads(text.strip().rpartition("data: ")[2])
         assert last["error"]["type"] == "upstream_error"
+        await idle(gateway)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        json_answer(json.dumps({"choices": [choice([9707], "length")]}).encode()),
+        HEAD.replace(b"text/event-stream", b"text/html") + b"0\r\n\r\n",
+        HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n"),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        json_answer(b"{}", status=b"201 Created"),
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+    ],
+)
+async def test_a_stream_that_is_none_is_a_502(
+    start_gateway: StartGateway, client: aiohttp.ClientSession, answer: bytes
+) -> None:
+    """It is known by its head: no stream is begun."""
+    async with breaking(head=answer) as raw:
+        gateway = await before(start_gateway, raw)
+        told = await ask(client, gateway.url, BODY | {"stream": True})
+        assert told.status == 502
+        assert told.body["error"]["code"] == "upstream_malformed"
+        await idle(gateway)
+
+
+@pytest.mark.parametrize("end", [b"0\r\n\r\n", event(b"[DONE]") + b"0\r\n\r\n"])
+async def test_a_part_of_an_answer_is_not_the_whole(
+    start_gateway: StartGateway, client: aiohttp.ClientSession, end: bytes
+) -> None:
+    """Where a stream is collected, as the engine knows no stop strings."""
+    error = b'{"error": {"message": "stop strings are not supported"}}'
+    no_stops = json_answer(error, status=b"400 Bad Request")
+    async with worker(no_stops, HEAD + chunk([9707]) + end) as raw:
+        gateway = await before(start_gateway, raw)
+        told = await ask(client, gateway.url, BODY | {"stop": ["zz"]})
+        assert told.status == 502, told.text
+        assert told.body["error"]["code"] == "upstream_malformed"
+        await idle(gateway)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_stream_that_is_complete_needs_no_end(
+    start_gateway: StartGateway, client: aiohttp.ClientSession, stream: bool
+) -> None:
+    """A worker that has said all and holds the connection holds nobody up."""
+    error = b'{"error": {"message": "stop strings are not supported"}}'
+    no_stops = json_answer(error, status=b"400 Bad Request")
+    said = HEAD + chunk([9707], "length") + event(b"[DONE]")
+    async with worker(no_stops, said) as raw, asyncio.timeout(4):
+        gateway = await before(start_gateway, raw)
+        body = BODY | {"stop": ["zz"], "stream": stream}
+        told = await ask(client, gateway.url, body)
+        assert told.status == 200, told.text
+        assert "Hello" in told.text
+
+
+async def test_a_prompt_that_is_refused_refuses_all(
+    start_gateway: StartGateway, client: aiohttp.ClientSession
+) -> None:
+    """In the worker's words; no connection stays open for the other prompts."""
+    fine = json_answer(json.dumps({"choices": [choice([9707], "length")]}).encode())
+    refusal = json_answer(b'{"error": {"message": "no"}}', status=b"403 Forbidden")
+    async with worker(fine, refusal) as raw:
+        gateway = await before(start_gateway, raw)
+        body = {"model": "m", "prompt": [*"abcdefgh"], "max_tokens": 5}
+        told = await ask(client, gateway.url, body, COMPLETIONS)
+        assert (told.status, told.body) == (403, {"error": {"message": "no"}})
         await idle(gateway)
 
 

@@ -23,7 +23,6 @@ from tests.gateway.tokens.rig import (
     ask,
     chat,
     neutral,
-    streaming,
 )
 from tests.running import MODEL, SIM, WITH_EVENTS, StartGateway, StartWorker, until
 
@@ -112,33 +111,6 @@ async def test_stop_strings_stop_an_engine_that_knows_none(
         assert (last["finish_reason"], last["stop_reason"]) == ("stop", "three")
     await until(lambda: taker.ranks[0].runner.aborted == 1)
     assert await gateway.metric("upstream_failures_total") == 0
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_client_that_leaves_ends_the_generation(
-    start_worker: StartWorker,
-    start_gateway: StartGateway,
-    client: aiohttp.ClientSession,
-    stream: bool,
-) -> None:
-    """The engine stops, and what was booked is released."""
-    worker = await start_worker(SLOW)
-    gateway = await start_gateway(worker)
-    body = chat(max_tokens=2000, ignore_eos=True)
-    if stream:
-        async with streaming(client, gateway.url, body) as response:
-            await response.content.readany()
-    else:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.5):
-                await ask(client, gateway.url, body)
-    await until(lambda: worker.ranks[0].runner.aborted == 1)
-    known = gateway.gateway.pool.get(worker.url)
-    assert known is not None
-    await until(lambda: known.inflight_requests == 0)
-    assert await gateway.metric("client_disconnects_total") == 1
-    async with asyncio.timeout(2):
-        assert (await ask(client, gateway.url, chat(max_tokens=2))).status == 200
 
 
 @pytest.mark.parametrize(
