@@ -11,22 +11,25 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
+import msgspec
+
 from gateway.commands import COMMANDS, DESCRIPTION
 from gateway.errors import ConfigError
-from gateway.settings.options import add_arguments
+from gateway.settings.config_file import NAME
+from gateway.settings.options import add_arguments, options_of
 from gateway.streams import hold_places
 
 IN_THE_ENVIRONMENT = (
-    " Each option can also be set as KV_GATEWAY_<NAME> in the environment, or under "
-    "its name in the file of --config."
+    " Each option can also be set as KV_GATEWAY_<NAME> in the environment"
 )
+IN_A_FILE = ", or under its name in the file of --config"
 USAGE_STATUS = 2
 SIMULATED = {
-    "demo": ("simworker.demo", "Simulated workers, a gateway and traffic"),
-    "sim-worker": ("simworker.cli", "One simulated worker"),
+    "demo": ("simworker.demo", "simulated workers, a gateway and traffic"),
+    "sim-worker": ("simworker.cli", "one simulated worker"),
     "simulate": (
         "simworker.simulate.cli",
-        "A trace replayed on a virtual clock: what would each policy do",
+        "a trace replayed on a virtual clock: what would each policy do?",
     ),
 }
 """The simulated worker is beside the gateway, not below it: it is imported only for its
@@ -61,14 +64,15 @@ def parser(command: str, about: str | None = None) -> argparse.ArgumentParser:
         sub = subparsers.add_parser(
             name,
             help=ours.summary,
-            description=ours.description + IN_THE_ENVIRONMENT,
+            description=ours.description,
             allow_abbrev=False,
         )
         if name == command:
             if ours.of:
                 sub.add_argument("of", nargs="?", choices=ours.of)
-            named = COMMANDS[about] if about in ours.of else ours
-            add_arguments(sub, named.options())
+            options = (COMMANDS[about] if about in ours.of else ours).options()
+            sub.description = ours.description + _elsewhere(options)
+            add_arguments(sub, options)
             for flag, help_text in ours.switches.items():
                 sub.add_argument(flag, action="store_true", help=help_text)
             sub.set_defaults(run=ours.run)
@@ -100,6 +104,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE_STATUS
     except KeyboardInterrupt:
         return 130
+
+
+def _elsewhere(options: type[msgspec.Struct]) -> str:
+    """Where options can be set as well."""
+    filed = any(option.name == NAME for option in options_of(options))
+    return f"{IN_THE_ENVIRONMENT}{IN_A_FILE if filed else ''}."
 
 
 def _one_line(text: str) -> str:

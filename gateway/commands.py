@@ -5,15 +5,16 @@ a mistake is told before anything large is loaded.
 """
 
 import argparse
+import itertools
 import logging
 import sys
 from collections.abc import Callable, Mapping
 
 import msgspec
 
-from gateway.errors import ConfigError
-from gateway.listening import take_port, take_ports
+from gateway.listening import close, take_port, take_ports
 from gateway.logs import formats as logs
+from gateway.settings.checking import check, check_workers
 from gateway.settings.config import Config
 from gateway.settings.reading import read, said
 from gateway.settings.render_config import RenderConfig
@@ -45,7 +46,7 @@ def _doctor_options() -> type[msgspec.Struct]:
 
 def _serve(arguments: argparse.Namespace) -> int:
     config = read(Config, arguments)
-    _check_workers(config)
+    check(config)
     _log(config)
     if config.processes > 1:
         from gateway.processes.supervisor import supervise
@@ -56,6 +57,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from gateway.tls import Tls
 
     Tls.of(config)  # mistakes are told before models are loaded
+    close(itertools.chain(*take_ports(config)))
     gateway = Gateway(config)
     clients, operators = take_ports(config)
     return serve(gateway, config, Doors(clients=clients, operators=operators))
@@ -63,12 +65,14 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _render(arguments: argparse.Namespace) -> int:
     config = read(RenderConfig, arguments)
+    check(config)
     _log(config)
     from gateway.endpoints.render_server import RenderServer
     from gateway.serve import Doors, serve
     from gateway.tls import Tls
 
     Tls.of(config)  # mistakes are told before models are loaded
+    close(take_port(config.host, config.port))
     server = RenderServer(config)
     doors = Doors(clients=take_port(config.host, config.port))
     return serve(server, config, doors)
@@ -78,7 +82,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from gateway.doctor.checkup import DoctorConfig, diagnose
 
     config = read(DoctorConfig, arguments)
-    _check_workers(config)
+    check_workers(config)
     logging.basicConfig(level=logging.ERROR)
     return diagnose(config)
 
@@ -98,16 +102,14 @@ def _key(arguments: argparse.Namespace) -> int:
 def _config(arguments: argparse.Namespace) -> int:
     from gateway.settings.shown import page
 
-    everything = said(COMMANDS[arguments.of or "serve"].options(), arguments)
     if arguments.show:
+        everything = said(COMMANDS[arguments.of or "serve"].options(), arguments)
         sys.stdout.write(page(everything))
+    elif arguments.of == "render":
+        check(read(RenderConfig, arguments))
+    else:
+        check(read(Config, arguments))
     return 0
-
-
-def _check_workers(config: Config) -> None:
-    if not (config.workers or config.workers_file or config.discovers):
-        others = "--workers-file, --workers-dns or --workers-k8s"
-        raise ConfigError(f"--workers URL[,URL...] is missing, or {others}")
 
 
 def _log(config: SharedConfig) -> None:

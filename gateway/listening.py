@@ -20,11 +20,9 @@ def take_ports(
         return clients, []
     host, port = config.admin_host or config.host, config.admin_port
     try:
-        if (host, port) == (config.host, config.port) and port:
-            raise ConfigError(f"--admin-port {port} is the port of clients")
         return clients, take_port(host, port, flag="--admin-port")
     except ConfigError:
-        _close(clients)
+        close(clients)
         raise
 
 
@@ -47,7 +45,7 @@ def take_port(
             place = (address[0], number, *address[2:])
             taken.append(_bound(family, place, shared=shared))
     except (OSError, UnicodeError) as error:
-        _close(taken)
+        close(taken)
         raise _refusal(f"{host}:{port}", error, flag) from None
     return taken
 
@@ -65,7 +63,8 @@ def listen(sock: socket.socket) -> None:
         raise _refusal(f"{host}:{port}", error) from None
 
 
-def _close(sockets: Iterable[socket.socket]) -> None:
+def close(sockets: Iterable[socket.socket]) -> None:
+    """Give their ports back."""
     for sock in sockets:
         sock.close()
 

@@ -14,6 +14,7 @@ import msgspec
 from gateway.errors import ConfigError
 from gateway.files import State, follow, state
 from gateway.settings.access_config import AccessConfig
+from gateway.settings.checking import check_tls, check_worker_tls
 from gateway.settings.tls_config import TlsConfig
 
 log = logging.getLogger(__name__)
@@ -99,9 +100,8 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, config: TlsConfig) -> "Tls":
         """As configured; ConfigError."""
+        check_tls(config)
         if config.tls_cert is None:
-            if config.tls_key is not None or config.tls_client_ca is not None:
-                raise ConfigError("--tls-key and --tls-client-ca need --tls-cert")
             return cls()
         return cls(
             clients=_serving(config.tls_cert, config.tls_key, config.tls_client_ca),
@@ -140,9 +140,8 @@ def for_workers(config: AccessConfig) -> RenewedContext:
     They are known by the authorities of `--worker-ca`, else by the system's, and by
     the host name, or address, that the URL has.
     """
+    check_worker_tls(config)
     ca, cert, key = config.worker_ca, config.worker_cert, config.worker_key
-    if key is not None and cert is None:
-        raise ConfigError("--worker-key needs --worker-cert")
 
     def make() -> ssl.SSLContext:
         if ca is None:
@@ -172,10 +171,11 @@ def _load_chain(
     try:
         context.load_cert_chain(cert, key, password=_no_password)
     except (OSError, ValueError) as error:  # SSLError is an OSError
-        detail = error.reason if isinstance(error, ssl.SSLError) else error
+        reason = error.reason if isinstance(error, ssl.SSLError) else str(error)
         where = f"{cert}, and its key in {key}" if key is not None else cert
+        detail = f" ({reason})" if reason else ", or one of them is not there"
         raise ConfigError(
-            f"{flag} {where}: no certificate and private key of it ({detail})"
+            f"{flag} {where}: no certificate and private key of it{detail}"
         ) from None
 
 

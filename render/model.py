@@ -107,9 +107,7 @@ def find_directory(path_or_id: str | Path, *, revision: str | None = None) -> Pa
     if path.is_dir():
         return path
     if isinstance(path_or_id, Path) or not _may_be_hub_id(path_or_id):
-        raise ModelNotFound(
-            f"no model directory {path_or_id}: looked at {path.absolute()}"
-        )
+        raise ModelNotFound(f"no model directory {path.absolute()}")
     # Imported only here: most starts name a directory, and it is slow.
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError

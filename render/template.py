@@ -232,8 +232,9 @@ def _given(
         try:
             source = Path(chat_template).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
+            said = error.strerror if isinstance(error, OSError) else error
             raise ModelNotFound(
-                f"no chat template {chat_template!r}: {error}"
+                f"no chat template {chat_template!r}: {said}"
             ) from error
     try:
         return ChatTemplate(source, environment)

@@ -24,6 +24,8 @@ safe only for what nobody can guess."""
 MOST_BYTES = 16 * 1024 * 1024
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+PLACE = re.compile(r"at line \d+, column \d+|byte \d+")
+"""Of a parser's message: where the mistake is, without what is there."""
 AboveZero = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -104,4 +106,6 @@ def _said(error: Exception) -> str:
         error, msgspec.DecodeError | UnicodeDecodeError | RecursionError
     ):
         return str(error)
-    return "cannot be read as TOML, or as JSON where its name ends in .json"
+    where = PLACE.search(str(error))
+    at = f" ({where[0]})" if where else ""
+    return f"cannot be read as TOML, or as JSON where its name ends in .json{at}"

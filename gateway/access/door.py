@@ -12,10 +12,10 @@ from gateway.access.keyring import Keyring
 from gateway.access.operators import Operators
 from gateway.access.own_cache import in_own_cache
 from gateway.background import Work
-from gateway.errors import ConfigError
 from gateway.files import state
 from gateway.guard import Guard
 from gateway.metrics.registry import Metrics
+from gateway.settings.checking import check_access
 from gateway.settings.config import Config
 from gateway.tls import for_workers
 from gateway.tracing.recorder import Recorder
@@ -39,14 +39,13 @@ class Access:
         self, config: Config, metrics: Metrics, recorder: Recorder | None = None
     ) -> None:
         """Read the keys; ConfigError where that fails."""
+        check_access(config)
         path = self._path = config.api_keys_file
         self._guard = partial(Guard, metrics=metrics, recorder=recorder)
         self._since = state((path,) if path is not None else ())
         self._keyring = Keyring(read_keys(path)) if path is not None else None
         self.clients = Clients(self._keyring, metrics)
         self._own_caches = config.cache_per_client
-        if self._own_caches and path is None:
-            raise ConfigError("--cache-per-client is of no use without --api-keys-file")
         self.operators = Operators(config.admin_key, config.metrics_key)
         self.credentials = Credentials.of(config)
         self.worker_tls = for_workers(config)

@@ -20,7 +20,7 @@ import uvloop
 
 from gateway.background import running
 from gateway.errors import ConfigError
-from gateway.listening import take_ports
+from gateway.listening import close, take_ports
 from gateway.processes.changes import Changes
 from gateway.processes.operators_routes import application
 from gateway.processes.process import EndedEarly, Process
@@ -43,10 +43,7 @@ PATIENCE_S = 15.0
 
 def supervise(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; exit status 0. Raises ConfigError."""
-    if config.admin_port is None:
-        raise ConfigError("--processes above 1 needs --admin-port")
-    for sock in itertools.chain(*take_ports(config)):  # are they somebody else's?
-        sock.close()
+    close(itertools.chain(*take_ports(config)))  # are they somebody else's?
     clients, operators = take_ports(config, shared=True)
     try:
         uvloop.run(Supervisor(config, clients, operators).run())

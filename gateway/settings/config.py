@@ -237,6 +237,10 @@ def worker_specs(config: Config) -> list[WorkerSpec]:
     urls = _urls(config)
     if config.render == "never" and any(one.api == TOKENS for one in config.worker_api):
         raise ConfigError("--worker-api tokens needs rendering: leave out --render")
+    if config.workers_file is None and not config.discovers:  # else it may come
+        for one in config.worker_api:
+            if one.url is not None:
+                _known("--worker-api", one.url, urls)
     events = _by_worker("--kv-events", config.kv_events, urls)
     replays = _by_worker("--kv-replay", config.kv_replay, urls)
     return [

@@ -46,7 +46,7 @@ def _decoded(path: Path) -> dict[str, Any]:
             raise ConfigError(f"{path}: has more than {MOST_BYTES} bytes")
         return msgspec.toml.decode(text, type=dict[str, Any])
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
+        raise ConfigError(f"--config {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: is no TOML: {error}") from None
 

@@ -15,6 +15,7 @@ from gateway.settings.values import (
     port_number,
     seconds,
     size,
+    template,
     whole,
 )
 
@@ -83,7 +84,11 @@ class SharedConfig(LogConfig, frozen=True, kw_only=True):
     ] = 0.001
     chat_template: Annotated[
         str | None,
-        option("chat template, a file or its text", metavar="FILE_OR_TEXT"),
+        option(
+            "chat template, a file or its text",
+            metavar="FILE_OR_TEXT",
+            parse=template,
+        ),
     ] = None
     chat_template_content_format: Annotated[
         Literal["auto", "string", "openai"],

@@ -229,3 +229,15 @@ def secret(text: str) -> str:
     if not re.fullmatch(r"[\x21-\x7e]+", text.strip()):
         raise ValueError("is no key of visible ASCII characters")
     return text.strip()
+
+
+def template(text: str) -> str:
+    """A chat template's text, a file that has it, or a name in the model; ValueError.
+
+    What can only be a file has to be there.
+    """
+    is_text = any(mark in text for mark in "{}\n")
+    is_path = "/" in text or text.endswith((".jinja", ".jinja2", ".j2"))
+    if is_path and not is_text and not Path(text).is_file():
+        raise ValueError("is no file here")
+    return text

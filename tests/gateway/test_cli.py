@@ -46,6 +46,7 @@ VERSION = version("kv-gateway")
         (("--workers", DEAD, "--model", "nobody/nothing"), "nobody/nothing"),
         (("--workers", DEAD, "--model", "a", "--model", "b"), "--model"),
         (("--workers", DEAD, "--kv-events", "w9=tcp://w9:1"), "--kv-events"),
+        (("--workers", DEAD, "--chat-template", "/no/such"), "'/no/such': is no file"),
         (("--workers", DEAD, "--admin-key", ""), "--admin-key ''"),
         (("serve", "--workers"), "--workers"),
         (("dmo",), "dmo"),
@@ -105,6 +106,7 @@ def test_environment_is_named(
         (("serve", "--help"), "--index-memory"),
         (("render", "--help"), "--served-model-name"),
         (("demo", "--help"), "--no-kv-events"),
+        (("key", "--help"), "<NAME> in the environment.\n"),
         (("sim-worker", "--help"), "--answers"),
     ],
 )

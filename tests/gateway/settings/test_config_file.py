@@ -8,10 +8,10 @@ import pytest
 
 from gateway.cli import main
 from gateway.settings.config import Config
-from gateway.settings.options import add_arguments, options_of
+from gateway.settings.options import MASK, add_arguments, options_of
 from gateway.settings.reading import read, said
 from gateway.settings.render_config import RenderConfig
-from gateway.settings.shown import MASK, page
+from gateway.settings.shown import page
 from tests.gateway.command import refused
 
 FILE = """
@@ -133,6 +133,35 @@ def test_refused(
     path = tmp_path / "gateway.toml"
     path.write_text(text, encoding="latin-1")
     assert f"{path}: {wrong}" in refused(capsys, "config", "--config", str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("port = 80", "--workers URL[,URL...] is missing"),
+        ("workers = 'w1'\nprocesses = 2", "needs --admin-port"),
+        ("workers = 'w1'\nport = 90\nadmin-port = 90", "--admin-port 90 is the port"),
+        ("workers = 'w1'\nkv-events = {w2 = 'tcp://w2:1'}", "--kv-events names"),
+        ("workers = 'w1'\nworker-api = {w2 = 'chat'}", "--worker-api names"),
+        ("workers = 'w1'\ncache-per-client = true", "without --api-keys-file"),
+        ("workers = 'w1'\ntls-key = 'key.pem'", "need --tls-cert"),
+        ("workers = 'w1'\nworker-key = 'key.pem'", "needs --worker-cert"),
+    ],
+)
+def test_options_that_do_not_fit_together(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: str
+) -> None:
+    """`config` finds what `serve` would refuse; `--show` shows it nevertheless."""
+    path = tmp_path / "gateway.toml"
+    path.write_text(text)
+    assert said in refused(capsys, "config", "--config", str(path))
+    assert said in refused(capsys, "--config", str(path))
+    assert main(["config", "--show", "--config", str(path)]) == 0
+
+
+def test_a_render_server_needs_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the other command, too."""
+    assert "--model DIR_OR_ID is missing" in refused(capsys, "config", "render")
 
 
 def test_no_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
