@@ -94,9 +94,9 @@ class Counts:
     @property
     def cached(self) -> int | None:
         """Those the worker found cached, of the last prompt; None: not told."""
-        details = self._details()
-        cached = details.get("cached_tokens")
-        return cached if isinstance(cached, int) else None
+        cached = self._details().get("cached_tokens")
+        told = type(cached) is int and 0 <= cached <= self._prompts[-1]
+        return cached if told else None
 
     @property
     def created(self) -> int | None:

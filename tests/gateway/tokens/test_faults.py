@@ -213,6 +213,25 @@ async def test_an_engines_error_is_passed_on(
         await idle(gateway)
 
 
+@pytest.mark.parametrize("cached", [-5, 10**30, 10, True, "9", 1.5])
+async def test_hits_that_cannot_be_are_not_told(
+    start_gateway: StartGateway, client: aiohttp.ClientSession, cached: Any
+) -> None:
+    """More than the prompt has, or less than none: the rest of the usage counts."""
+    usage = {"prompt_tokens_details": {"cached_tokens": cached}}
+    said = {"choices": [choice([9707], "length")], "usage": usage}
+    stream = HEAD + event(said) + event(b"[DONE]") + b"0\r\n\r\n"
+    async with worker(json_answer(json.dumps(said).encode()), stream) as raw:
+        gateway = await before(start_gateway, raw)
+        counted = {"prompt_tokens": 9, "total_tokens": 10, "completion_tokens": 1}
+        told = (await ask(client, gateway.url, BODY)).body["usage"]
+        assert told.pop("prompt_tokens_details") is None
+        assert told == counted | {"completion_tokens_details": None}
+        options = {"stream": True, "stream_options": {"include_usage": True}}
+        streamed = await ask(client, gateway.url, BODY | options)
+        assert streamed.events[-1]["usage"] == counted
+
+
 async def test_a_refusal_is_passed_on(
     start_gateway: StartGateway, client: aiohttp.ClientSession
 ) -> None:
