@@ -12,8 +12,8 @@
     |- Conflict 409                what is to be added is there
     |- BodyTooLarge 413
     |- HeadTooLarge 431
-    |- RateLimited 429             a client has used up what its key may
     |- ExpectationFailed 417       an ``Expect`` other than 100-continue
+    |- RateLimited 429             a client has used up what its key may
     |- InternalError 500           a bug of the gateway
     |- NoWorker 503                nobody to send to
     |- Overloaded 503              as much is taken on as may be
@@ -24,11 +24,13 @@
     |  |- StaleConnection            a reused connection had been closed meanwhile
     |  |- UpstreamReset              ended or reset before or during the answer
     |  |- MalformedAnswer            what came was not HTTP, or over a limit
+    |- RefusedMeanwhile 502        it took some prompts of a request, not others
     |- UpstreamTimeout 504         the worker was silent for too long
     |- ClientGone 499              the client left; never sent, only counted
     ConfigError                    a mistake on the command line: one line, status 2
 
-Those of keys and their limits are in `gateway.access.errors`. A message never repeats
+Those of keys and their limits are in `gateway.access.errors`, `RefusedMeanwhile` is in
+`gateway.tokens.translation`. A message never repeats
 what the client sent. Answers of workers are not errors: they are relayed as they are,
 whatever their status.
 """

@@ -51,6 +51,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.uncached_tokens / self.tokens_per_s
 
     @property
+    def recent_s(self) -> float:
+        """Seconds that what was sent there lately is worth at its speed."""
+        return self.recent_tokens / self.tokens_per_s
+
+    @property
     def delay_s(self) -> float:
         """Seconds that those behind it would wait for it."""
         return DELAY_WEIGHT * self.prefill_s

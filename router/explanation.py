@@ -171,7 +171,7 @@ def _against(chosen: Candidate, others: Sequence[Candidate]) -> str:
         return f"it costs {cost}, next is {place} with {other.cost_s:.4g} s ({known})"
     if other.cost_s < chosen.cost_s:
         return f"it costs {cost}, {place} would cost {other.cost_s:.4g} s ({known})"
-    if other.recent_tokens > chosen.recent_tokens:
+    if other.recent_s > chosen.recent_s:
         return f"{place} costs the same, {cost}, and was sent more lately"
     if other.decode_tokens > chosen.decode_tokens:
         return f"{place} costs the same, {cost}, and is decoding more"

@@ -104,8 +104,8 @@ def _crowding_s(
     worker got more lately than the idle one: by a mean share, that is no matter, by
     two, in full. A token decoded slows those beside it about as one prefilled does.
     """
-    mean = sum(candidate.recent_tokens for candidate in candidates) / len(candidates)
-    ahead = best.recent_tokens - idle.recent_tokens
+    mean = sum(candidate.recent_s for candidate in candidates) / len(candidates)
+    ahead = best.recent_s - idle.recent_s
     if ahead <= mean:
         return 0.0
     work_s = best.prefill_s + best.output_tokens / best.tokens_per_s

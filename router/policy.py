@@ -52,7 +52,7 @@ def by_cost(candidate: Candidate) -> Key:
     """
     return (
         candidate.cost_s,
-        candidate.recent_tokens,
+        candidate.recent_s,
         candidate.decode_tokens,
         candidate.last_turn,
     )
@@ -65,7 +65,7 @@ def by_wait(candidate: Candidate) -> Key:
 
 def by_calm(candidate: Candidate) -> Key:
     """The least prefill in flight; then the least that was sent lately; in turns."""
-    return candidate.wait_s, candidate.recent_tokens, candidate.last_turn
+    return candidate.wait_s, candidate.recent_s, candidate.last_turn
 
 
 def by_turn(candidate: Candidate) -> Key:

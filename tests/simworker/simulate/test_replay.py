@@ -84,8 +84,9 @@ def test_a_restart_loses_what_was_under_way() -> None:
 
 def test_rates_are_learnt_and_a_slow_worker_gets_less() -> None:
     """A quarter of the speed is noticed, and it prefills less than its share."""
+    slow_one = with_fault(kind="slow", worker=2, amount=4.0)
     options = msgspec.structs.replace(
-        with_fault(kind="slow", worker=2, amount=4.0), limit=2_000
+        slow_one, format="synthetic:no-sharing", limit=1_000
     )
     replay, _ = replayed(options)
     fleet = replay.fleet
