@@ -3,6 +3,7 @@
     GatewayError
     |- BadRequest 400              the client's head or, on own routes, content
     |  |- BadFraming                 its body is cut short or badly framed
+    |- NotForTokens 400            cannot be rendered, and workers take ids only
     |- Unauthorized 401            own routes without the admin key
     |  |- WrongApiKey                 a client without a key, or with a wrong one
     |     |- MissingApiKey
@@ -29,8 +30,8 @@
     |- ClientGone 499              the client left; never sent, only counted
     ConfigError                    a mistake on the command line: one line, status 2
 
-Those of keys and their limits are in `gateway.access.errors`, `RefusedMeanwhile` is in
-`gateway.tokens.translation`. A message never repeats
+Those of keys and their limits are in `gateway.access.errors`, `NotForTokens` and
+`RefusedMeanwhile` are in `gateway.tokens`. A message never repeats
 what the client sent. Answers of workers are not errors: they are relayed as they are,
 whatever their status.
 """

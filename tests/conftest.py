@@ -1,7 +1,8 @@
 """Whole gateways over real sockets, in front of simulated workers in this process."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,14 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def renderer(model_dir: Path) -> Renderer:
     """The built-in model's renderer; loading it takes a second."""
     return Renderer.load(model_dir)
+
+
+@pytest.fixture(autouse=True)
+def log_level() -> Iterator[None]:
+    """A command that is run here sets how much is logged; not for the next test."""
+    level = logging.root.level
+    yield
+    logging.root.setLevel(level)
 
 
 @pytest.fixture
