@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 SWITCH_S = 0.001
 YOUNG_OBJECTS = 20_000
 FILES = 65_536
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 OPERATORS_S = 1.0
 """So long what operators asked for last may take, once all clients have gone."""
 
@@ -85,7 +85,7 @@ class Doors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def serve(server: Server, config: SharedConfig, doors: Doors) -> int:
-    """Serve until SIGTERM or SIGINT; exit status 0. Raises ConfigError."""
+    """Serve until SIGTERM, SIGINT or SIGHUP; exit status 0. Raises ConfigError."""
     allow_many_connections()
     tls = Tls.of(config)
     shorten_pauses()
@@ -152,7 +152,8 @@ class Leaving:
         self.first: signal.Signals | None = None
         self.once = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in SIGNALS:
+        self._noted = [n for n in SIGNALS if not _is_ignored(n)]
+        for number in self._noted:
             loop.add_signal_handler(number, self.note, number)
 
     def note(self, number: signal.Signals) -> None:
@@ -160,8 +161,13 @@ class Leaving:
         log.info("%s: leaving", number.name)
         self.first = number
         self.once.set()
-        for other in SIGNALS:
+        for other in self._noted:
             asyncio.get_running_loop().remove_signal_handler(other)
+
+
+def _is_ignored(number: signal.Signals) -> bool:
+    """Whether whoever started this wants it to outlive SIGHUP, as `nohup` does."""
+    return number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
 
 
 async def _runner(

@@ -42,7 +42,7 @@ PATIENCE_S = 15.0
 
 
 def supervise(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT; exit status 0. Raises ConfigError."""
+    """Serve until SIGTERM, SIGINT or SIGHUP; exit status 0. Raises ConfigError."""
     close(itertools.chain(*take_ports(config)))  # are they somebody else's?
     clients, operators = take_ports(config, shared=True)
     try:

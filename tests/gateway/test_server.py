@@ -152,3 +152,56 @@ async def test_who_sends_no_whole_head_is_given_up(
             await asyncio.sleep(0.005)
         assert await client.rest() == b""
     await runner.cleanup()
+
+
+@pytest.mark.parametrize("given_s", [0.0, 0.6])
+async def test_the_end_takes_as_long_as_was_given(given_s: float) -> None:
+    """Not twice that; none at all is at once. Then the handler is cancelled."""
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless(request: web.Request) -> web.Response:
+        begun.set()
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            ended.set()
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_get("/", endless)
+    runner = make_runner(app, shutdown_s=given_s)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    async with RawClient(runner.addresses[0][1]) as client:
+        await client.send(b"GET / HTTP/1.1\r\nHost: g\r\n\r\n")
+        await begun.wait()
+        clock = asyncio.get_running_loop()
+        since = clock.time()
+        await asyncio.wait_for(runner.cleanup(), 5)
+        assert given_s <= clock.time() - since < given_s + 0.5
+        assert ended.is_set()
+        assert await client.rest() == b""
+
+
+async def test_who_ends_in_time_is_answered_whole() -> None:
+    """The end waits for no more than that, and for nobody who asks nothing."""
+    begun = asyncio.Event()
+
+    async def slow(request: web.Request) -> web.Response:
+        begun.set()
+        await asyncio.sleep(0.3)
+        return web.Response(text="whole")
+
+    app = web.Application()
+    app.router.add_get("/", slow)
+    runner = make_runner(app, shutdown_s=30.0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
+    async with RawClient(port) as client, RawClient(port) as idle:
+        await idle.send(b"GET / HTTP/1.1\r\n")
+        await client.send(b"GET / HTTP/1.1\r\nHost: g\r\n\r\n")
+        await begun.wait()
+        await asyncio.wait_for(runner.cleanup(), 5)
+        _, body = await client.answer()
+        assert body == b"whole"

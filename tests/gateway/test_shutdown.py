@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from subprocess import Popen
 
 import aiohttp
+import pytest
 
 from tests.gateway.command import serving
 from tests.gateway.scripted import LISTING
@@ -126,11 +127,12 @@ async def test_a_second_signal_ends_it_now(client: aiohttp.ClientSession) -> Non
         assert await ended(process) == -signal.SIGTERM
 
 
-async def test_sigint_does_not_wait_for_others(client: aiohttp.ClientSession) -> None:
-    """Who presses Ctrl-C wants it to end: without --drain-delay."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+async def test_these_do_not_wait_for_others(number: signal.Signals) -> None:
+    """Who presses Ctrl-C, or closes the terminal, wants it to end: without a delay."""
     async with streaming(1, 0) as worker, started(worker, "30", "5") as served:
         process, _ = served
         begun = time.monotonic()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert await ended(process) == 0
         assert time.monotonic() - begun < 15
