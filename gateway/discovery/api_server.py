@@ -18,6 +18,7 @@ from gateway.discovery.standing import SourceFailed
 from gateway.errors import ConfigError
 from gateway.settings.discovery_config import KubernetesService
 from gateway.upstreams.origin import Origin
+from gateway.workers.contact import reason
 
 UNREACHABLE = "unreachable"
 REFUSED = "refused"
@@ -119,8 +120,8 @@ class ApiServer:
         except aiohttp.ClientPayloadError:
             raise SourceFailed(DROPPED, "the answer broke off") from None
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is one
-            text = str(error) or type(error).__name__
-            raise SourceFailed(UNREACHABLE, f"{self._origin}: {text[:200]}") from None
+            text = f"{self._origin}: {reason(error)[:200]}"
+            raise SourceFailed(UNREACHABLE, text) from None
 
     def _headers(self, credentials: Credentials) -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": "kv-gateway"}

@@ -10,10 +10,10 @@ from gateway.doctor.diagnosis import Checkup, Finding
 REMEDIES = {
     REFUSED: "a Role that lets its service account get, list and watch EndpointSlices",
     UNREACHABLE: "--k8s-api, and a network policy that lets the gateway through",
-    EMPTY: "--workers-dns: is the name right, and does it have addresses",
+    EMPTY: "--workers-dns: is the name right, and does it have addresses?",
 }
 LOG = "what the log says of it"
-NOBODY = "--workers-k8s or --workers-dns: does it have endpoints that are ready"
+NOBODY = "--workers-k8s or --workers-dns: does it have endpoints that are ready?"
 
 
 def examine_sources(

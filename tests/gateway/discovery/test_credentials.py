@@ -77,7 +77,7 @@ async def test_the_authority_is_that_of_the_cluster(
         for authority in (None, theirs):
             if authority is not None:
                 trusted.write_bytes(authority.file.read_bytes())
-            with pytest.raises(SourceFailed, match="certificate verify failed"):
+            with pytest.raises(SourceFailed, match="its certificate does not hold"):
                 await api.list()
         trusted.write_bytes(ours.file.read_bytes())
         assert await api.list() == ([], "7")
