@@ -135,6 +135,8 @@ class Guard:
             with self._inside(request):
                 return await handler(request, identity)
         except GatewayError as error:
+            if request.writer.output_size:
+                return cut(request, error.status)
             return answers.refusal(error, identity, flat=self._flat)
         except Exception:
             # A bug of ours: the client gets an answer, the operator the trace.

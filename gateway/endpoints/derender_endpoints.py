@@ -7,6 +7,7 @@ stream is derendered as plain text. Whole answers and vLLM's form, a request for
 chunk, go the way of the render endpoints (`render_endpoints.py`).
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Protocol, TypeVar
 
@@ -14,9 +15,9 @@ import msgspec
 from aiohttp import web
 
 from gateway import answers
-from gateway.errors import RenderBusy, RenderTimeout
+from gateway.errors import ClientGone, GatewayError, RenderBusy, RenderTimeout
 from gateway.request import body as bodies
-from gateway.request.sse import WholeEvents, data_of, event
+from gateway.request.sse import WholeEvents, data_of, error_event, event
 from gateway.threads import Late, QueueFull, Threads
 from render import RenderRefused, RenderService
 from render.body import Json
@@ -68,26 +69,24 @@ class DerenderStreams:
     async def handle(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         """The answer; an error before the first event of it is a status."""
         opened = _Opened(self._services, self._in_thread)
-        response: web.StreamResponse | None = None
-        out = b""
+        answer, out = _Answer(request, identity), b""
         try:
             async for events in _whole(bodies.stream(request, LONGEST_STREAM)):
                 out = await self._derendered(opened, events)
                 opened.check()
-                if response is None:
-                    response = await _begun(request, identity)
-                await response.write(out)
+                await answer.send(out)
                 out = b""
-            out = await self._ended(opened)
+            return await answer.end(await self._ended(opened))
         except RenderRefused as refused:
             error = refused.body(self._dialect)
-            if response is None and not out:
+            if not (answer.begun or out):
                 return answers.json(error, identity, refused.status)
-            out += event(msgspec.json.encode(error)) + event(DONE)
-        response = response or await _begun(request, identity)
-        await response.write(out)
-        await response.write_eof()
-        return response
+            said = event(msgspec.json.encode(error)) + event(DONE)
+        except GatewayError as error:
+            if isinstance(error, ClientGone) or not answer.begun:
+                raise
+            said = error_event(error)
+        return await answer.end(out + said)
 
     async def _derendered(self, opened: "_Opened", events: bytes) -> bytes:
         data = [*data_of(events)]
@@ -108,6 +107,42 @@ class DerenderStreams:
             raise RenderBusy("too many requests wait to be rendered") from None
         except Late:
             raise RenderTimeout("a chunk was not derendered in time") from None
+
+
+class _Answer:
+    """The client's stream; it begins with the first that there is to send."""
+
+    def __init__(self, request: web.Request, identity: bytes) -> None:
+        self._request = request
+        self._response = web.StreamResponse(
+            headers={
+                "Content-Type": "text/event-stream; charset=utf-8",
+                "Cache-Control": "no-cache",
+                "X-Request-ID": identity.decode("ascii"),
+            }
+        )
+
+    @property
+    def begun(self) -> bool:
+        """Whether the head is sent: no status can be told any more."""
+        return self._response.prepared
+
+    async def send(self, events: bytes) -> None:
+        """Send on; raises ClientGone where the client left, or takes nothing."""
+        if not events:
+            return
+        try:
+            async with asyncio.timeout(bodies.STALL_S):
+                if not self.begun:
+                    await self._response.prepare(self._request)
+                await self._response.write(events)
+        except (TimeoutError, ConnectionError) as error:
+            raise ClientGone("the client takes nothing of its answer") from error
+
+    async def end(self, events: bytes) -> web.StreamResponse:
+        """Send the last events, at least one."""
+        await self.send(events)
+        return self._response
 
 
 class _Opened:
@@ -188,16 +223,3 @@ async def _whole(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 def _events(chunks: list[Json]) -> bytes:
     return b"".join(event(msgspec.json.encode(chunk)) for chunk in chunks)
-
-
-async def _begun(request: web.Request, identity: bytes) -> web.StreamResponse:
-    """The head of the answer, sent."""
-    response = web.StreamResponse(
-        headers={
-            "Content-Type": "text/event-stream; charset=utf-8",
-            "Cache-Control": "no-cache",
-            "X-Request-ID": identity.decode("ascii"),
-        }
-    )
-    await response.prepare(request)
-    return response

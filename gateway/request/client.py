@@ -155,9 +155,12 @@ class ClientWriter:
             transport.write(data)
 
 
-def cut(request: web.Request) -> RelayedResponse:
-    """End an answer that has begun and cannot be gone on with; nothing is added."""
-    response = RelayedResponse(500)
+def cut(request: web.Request, status: int = 500) -> RelayedResponse:
+    """End an answer that has begun and cannot be gone on with; nothing is added.
+
+    It counts as one of this `status`.
+    """
+    response = RelayedResponse(status)
     response.reusable = False
     if request.transport is not None:
         request.transport.abort()

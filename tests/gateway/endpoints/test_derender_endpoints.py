@@ -1,5 +1,6 @@
 """Derendering over HTTP: whole answers, a request for each chunk, and whole streams."""
 
+import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -9,6 +10,7 @@ import openai
 import pytest
 
 from gateway.endpoints import derender_endpoints
+from gateway.request import body as bodies
 from render import Renderer
 from render.parsers import json_calls
 from tests.gateway.render_rig import RunningRenderServer, StartRenderServer
@@ -261,6 +263,61 @@ async def test_errors_in_the_middle(
     assert first["choices"][0]["delta"]["content"] == "Hello"
     assert own["error"]["message"] == "out of memory"
     assert "out of vocabulary" in ours["error"]["message"]
+
+
+async def test_a_body_that_breaks_in_the_middle(
+    start_render_server: StartRenderServer,
+) -> None:
+    """The error is the last event, without [DONE], and no second answer."""
+    server = await start_render_server()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    good = event({"request_id": "r", "choices": [{"index": 0, "token_ids": [9707]}]})
+    head = f"POST {STREAM} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    writer.write(head.encode() + b"%x\r\n%b\r\n" % (len(good), good))
+    async with asyncio.timeout(5):
+        begun = await reader.readuntil(b"\n\n\r\n")
+        writer.write(b"no size\r\n")
+        rest = await reader.read()
+    writer.close()
+    assert b"Hello" in begun
+    assert b"bad_framing" in rest
+    assert b"HTTP/1.1" not in rest
+    assert b"[DONE]" not in rest
+
+
+@pytest.mark.parametrize("status", ["499", "client_gone"])
+async def test_a_client_that_takes_nothing_is_cut_off(
+    start_render_server: StartRenderServer,
+    monkeypatch: pytest.MonkeyPatch,
+    status: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One that sends all before it reads, or left, holds nothing and is no failure."""
+    monkeypatch.setattr(bodies, "STALL_S", 0.5)
+    server = await start_render_server()
+
+    def part(number: int) -> bytes:
+        ids = [9707] * 4000
+        given = [{"index": 20 * number + i, "token_ids": ids} for i in range(20)]
+        said = event({"request_id": "r", "choices": given})
+        return b"%x\r\n%b\r\n" % (len(said), said)
+
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    head = f"POST {STREAM} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    writer.write(head.encode() + part(0))
+    await reader.readuntil(b"\r\n\r\n")
+    if status == "client_gone":
+        writer.transport.abort()
+    async with asyncio.timeout(20):
+        for number in range(1, 1000):
+            if await server.metric("requests_total", status=status):
+                break
+            if not writer.transport.is_closing():
+                writer.write(part(number))
+            await asyncio.sleep(0.01)
+    assert await server.metric("requests_total", status=status) == 1
+    writer.transport.abort()
+    assert not caplog.records
 
 
 async def test_on_the_gateway(
