@@ -44,8 +44,8 @@ class ProxyConfig(AccessConfig, frozen=True, kw_only=True):
     health_timeout: Annotated[
         float,
         option(
-            "seconds that a health check may take; one that is late does not count while "
-            "the worker sends answers",
+            "seconds that a health check may take; one that is late does not count "
+            "while the worker sends answers",
             metavar="SECONDS",
             parse=positive,
         ),
