@@ -110,13 +110,21 @@ async def _fields(body: bytes, names: frozenset[str]) -> dict[str, bytes]:
     return {name: bytes(raw) for name, raw in raws.items() if name in names}
 
 
+def engine_of(path: str, body: Body | None) -> str:
+    """Whose call one to a path of `PATHS` is, be its prompt readable or not.
+
+    None: its body has no fields.
+    """
+    if path != GENERATE:
+        return VLLM
+    told = body is not None and "schema_version" in body and "kind" in body
+    return TRTLLM if told else SGLANG
+
+
 def read(path: str, body: Body) -> Call:
     """A call to a path of `PATHS`; raises Unreadable. Long ids take a while."""
-    if path != GENERATE:
-        return _vllm(body)
-    if "schema_version" in body and "kind" in body:
-        return _trtllm(body)
-    return _sglang(body)
+    of = {VLLM: _vllm, SGLANG: _sglang, TRTLLM: _trtllm}
+    return of[engine_of(path, body)](body)
 
 
 def _vllm(body: Body) -> Call:

@@ -19,7 +19,15 @@ from gateway.request.outgoing import Outgoing
 from gateway.request.peek import PROMPT_LOGPROBS, Peeked
 from gateway.request.prompt import Prompt, in_blocks
 from gateway.request.rendering import NotRendered, RenderPool
-from gateway.tokens.calls import PATHS, Call, Unreadable, fields_of, read
+from gateway.tokens.calls import (
+    PATHS,
+    Body,
+    Call,
+    Unreadable,
+    engine_of,
+    fields_of,
+    read,
+)
 from gateway.tokens.media import extra_keys
 from kvindex.blocks import ID_BYTES, Namespace
 from render import Rendered, Unrenderable
@@ -58,12 +66,14 @@ class DirectCalls:
         return Described(route, uncompared=peeked.uncompared)
 
     async def _call(self, path: str, body: bytes, peeked: Peeked) -> Described:
+        fields: Body | None = None
         try:
-            fields = await fields_of(body)
-            call = await self._done(lambda: read(path, fields))
+            fields = found = await fields_of(body)
+            call = await self._done(lambda: read(path, found))
         except (Unreadable, NotRendered) as error:
             route = self._describer.unrendered(len(body), peeked, str(error))
-            return Described(_no_ids(route), uncompared=peeked.uncompared)
+            described = Described(route, uncompared=peeked.uncompared)
+            return self._of_engine(described, peeked.model, engine_of(path, fields))
         model = call.model or peeked.model
         peeked = msgspec.structs.replace(
             peeked,
@@ -75,10 +85,7 @@ class DirectCalls:
             uncompared=call.uncompared,
         )
         described = await self._described(call, body, peeked)
-        route = msgspec.structs.replace(
-            _no_ids(described.route), exclude=self._others(model, call.engine)
-        )
-        return msgspec.structs.replace(described, route=route)
+        return self._of_engine(described, model, call.engine)
 
     async def _described(self, call: Call, body: bytes, peeked: Peeked) -> Described:
         if call.texts:
@@ -112,10 +119,16 @@ class DirectCalls:
             return found
         return msgspec.structs.replace(found, adapter=call.adapter)
 
-    def _others(self, model: str | None, engine: str) -> frozenset[str]:
-        """Workers of other engines: they do not know such a call. Not all of them."""
+    def _of_engine(
+        self, described: Described, model: str | None, engine: str
+    ) -> Described:
+        """Without workers of other engines, if not all are: they do not know such."""
         others = ENGINES - {engine}
-        return self._unless_all(model, lambda worker: worker.engine in others)
+        without = self._unless_all(model, lambda worker: worker.engine in others)
+        route = msgspec.structs.replace(
+            described.route, exclude=without, no_ids=OTHER_ENDPOINT
+        )
+        return msgspec.structs.replace(described, route=route)
 
     def _unless_all(
         self, model: str | None, is_one: Callable[[Worker], bool]
@@ -128,10 +141,6 @@ class DirectCalls:
     async def _done(self, work: Callable[[], T]) -> T:
         """What work on ids brings, in a thread: many take some milliseconds."""
         return await self._render_pool.run(work, 0)
-
-
-def _no_ids(route: RouteRequest) -> RouteRequest:
-    return msgspec.structs.replace(route, no_ids=OTHER_ENDPOINT)
 
 
 def _in_blocks(call: Call, keys: Iterable[tuple[str, int]], root: int) -> Prompt:

@@ -171,7 +171,7 @@ class Translation:
         running = [source for source in self._sources if source.open]
         for source in running:
             source.abort()
-        if running:
+        if running or len(self._asking.generation.prompts) > 1:  # some just asked
             self._aborts.tell(self._asking)
 
 

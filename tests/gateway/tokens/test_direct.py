@@ -165,6 +165,16 @@ async def test_other_engines_are_not_asked(
         told = await ask(client, gateway.url, body, path)
         assert told.status == 200, told.text
         assert told.headers["X-Sim-Worker"] == of[engine].url
+    unreadable: tuple[tuple[str, Any, str], ...] = (
+        (GENERATE, {"content_parts": [1], "token_ids": IDS}, "vllm"),
+        (GENERATE, [], "vllm"),
+        ("/generate", {"input_ids": IDS, "image_data": "x"}, "sglang"),
+        ("/generate", {"input_ids": []}, "sglang"),
+        ("/generate", trtllm | {"token_ids": [], "request": 3}, "trtllm"),
+    )
+    for path, body, engine in unreadable * 3:
+        told = await ask(client, gateway.url, body, path)
+        assert told.headers["X-Sim-Worker"] == of[engine].url, body
 
 
 async def test_sglangs_calls(
