@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 from router.pool import WorkerPool
 from router.proof import NOT_ASKED, PENDING, Blocker, Proof
 from router.request import Forwardable, RouteRequest
-from router.worker import CHAT, Worker
+from router.worker import CHAT, TOKENS, Worker
 
 __all__ = [
     "NOT_ASKED",
@@ -81,8 +81,11 @@ class Forwarding:
     def against(self, request: RouteRequest, chosen: Worker) -> str | None:
         """What speaks against sending the ids of a request to a worker; None: nothing.
 
-        Only ready and suspect workers count, and the chosen one whatever it is.
+        Only ready and suspect workers count, and the chosen one whatever it is. One
+        that takes nothing but ids is sent those of whatever is rendered.
         """
+        if chosen.api == TOKENS and request.not_rendered is None:
+            return None
         prompt = request.forwardable.get(chosen.profile)
         if prompt is None:
             return request.no_ids or _nothing_to_send(chosen)

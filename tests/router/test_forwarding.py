@@ -9,10 +9,11 @@ import pytest
 from router.decision import Decision
 from router.forwarding import WITHHELD, Blocker, Forwarding, Proof, When
 from router.policies import POLICIES
+from router.proof import ONLY_IDS
 from router.request import Forwardable, RouteRequest
 from router.router import Router
 from router.states import DOWN_AFTER
-from router.worker import Worker, WorkerState
+from router.worker import TOKENS, Worker, WorkerState
 from tests.router.fleet import MODEL, Clock, Fleet
 
 DIGEST = Proof(by="digest")
@@ -58,6 +59,16 @@ def test_one_worker_blocks_all_or_itself() -> None:
     assert against(fleet, proven) == "worker_blocked"
     assert against(fleet, proven, when="chosen") is None
     assert against(fleet, other, when="chosen") == "worker_blocked"
+
+
+def test_a_worker_that_takes_ids_only() -> None:
+    """It is sent the ids of all that is rendered, whatever others say to that."""
+    fleet, (_, other) = fleet_of(DIFFERS, ONLY_IDS)
+    other.api = TOKENS
+    rule = Forwarding(fleet.pool, "never")
+    assert rule.against(request({}, no_ids="endpoint"), other) is None
+    media = request({}, no_ids="not_rendered", not_rendered="media")
+    assert rule.against(media, other) == "not_rendered"
 
 
 @pytest.mark.parametrize(
