@@ -1,7 +1,7 @@
 """Answers that had to be calls (`tool_choice` required or named).
 
 Grammars make them JSON without a parser's delimiters. The content is kept back to the
-end: it is calls then, or it was text.
+end, or to a call with delimiters: it is calls then, or it was text.
 """
 
 from collections.abc import Sequence
@@ -20,22 +20,26 @@ class ForcedCalls:
         self._called = False
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
-        """The events that are certain: reasoning, and calls with delimiters."""
+        """The events that are certain: reasoning, and all from a delimited call on.
+
+        What stood before such a call was text.
+        """
         out: list[Event] = []
         for event in events:
-            if isinstance(event, Text) and event.kind == "content":
+            if isinstance(event, Call) and not self._called:
+                self._called = True
+                out += self._content
+                self._content = []
+            if isinstance(event, Text) and event.kind == "content" and not self._called:
                 self._content.append(event)
-                continue
-            self._called = self._called or isinstance(event, Call)
-            out.append(event)
+            else:
+                out.append(event)
         return out
 
     def end(self) -> list[Event]:
         """The calls that the content is; the content if it is none."""
         content, self._content = self._content, []
-        calls = None
-        if not self._called:
-            calls = self._calls("".join(event.text for event in content))
+        calls = self._calls("".join(event.text for event in content))
         return [*(content if calls is None else calls)]
 
     def _calls(self, text: str) -> list[Call] | None:
