@@ -65,8 +65,7 @@ async def check(config: DoctorConfig) -> list[Checkup]:
         trials = await try_out(config, workers, config.wait) if config.probe else {}
         facts = gateway.monitor.facts
         known = [worker for worker in workers if worker.url in facts]
-        listened = loop.time() + (EVENTS_S if config.probe else IDLE_S)
-        await _until(lambda: all(heard(w) and tells_load(w) for w in known), listened)
+        await _listen(config, known)
         await _until(lambda: all(_settled(gateway, w) for w in known), end)
         standings = [source.standing for source in gateway.discovery.sources]
         named = gateway.fleet.namings.counts()
@@ -76,6 +75,23 @@ async def check(config: DoctorConfig) -> list[Checkup]:
         ]
     finally:
         await gateway.stop()
+
+
+async def _listen(config: DoctorConfig, workers: Sequence[Worker]) -> None:
+    """Wait for events and loads, for a while."""
+    loop = asyncio.get_running_loop()
+
+    def said() -> bool:
+        return all(heard(worker) and tells_load(worker) for worker in workers)
+
+    if not config.probe:
+        await _until(said, loop.time() + IDLE_S)
+        return
+    await _until(said, loop.time() + EVENTS_S / 2)
+    if unheard := [worker for worker in workers if not heard(worker)]:
+        # Their chats may have been too early: before anybody listened to the events.
+        await try_out(config, unheard, config.wait)
+    await _until(said, loop.time() + EVENTS_S / 2)
 
 
 async def _until(holds: Callable[[], bool], end: float) -> None:
