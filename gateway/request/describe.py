@@ -168,7 +168,7 @@ class Describer:
             raise NotRendered(SWITCHED_OFF)
         keys = self._pool.rendering_keys(peeked.model)
         renderers = {}
-        for profile in sorted({profile for profile, _ in keys} - ready.keys()):
+        for profile in sorted({profile for profile, _ in keys}):
             found = self._renderers.find(peeked.model, namespace.model, profile)
             if found is not None:
                 renderers[profile] = found

@@ -82,8 +82,12 @@ def render(
     refused: Unrenderable | None = None
     for profile, renderer in renderers.items():
         try:
-            rendered = _prompts(renderer, given or body, kind)
-            prompt = in_blocks(rendered, sizes.get(profile, ()), root, profile=profile)
+            prompt = prompts.get(profile) or in_blocks(
+                _prompts(renderer, given or body, kind),
+                sizes.get(profile, ()),
+                root,
+                profile=profile,
+            )
         except Unrenderable as error:
             refused = refused or error
             continue

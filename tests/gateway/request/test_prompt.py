@@ -106,6 +106,25 @@ def test_ids_are_made_ready_where_they_are_wanted(renderer: Renderer) -> None:
         assert not prompt.forwardable[profile].shows_mode
 
 
+def test_a_prompt_that_is_ready_goes_along_too(renderer: Renderer) -> None:
+    """It is not rendered again; its ids are for whoever takes chats beside ids."""
+    body = json.dumps(PARTS).encode()
+    ready = {"vllm": [renderer.render_chat({"messages": [{"role": "user"}]})]}
+    prompt = render(
+        of(renderer, "vllm"),
+        body,
+        "chat",
+        keys=KEYS,
+        root=ROOT,
+        forward={"vllm"},
+        ready=ready,
+    )
+    assert prompt.rendered == ready["vllm"][0]
+    sent = json.loads(prompt.ids["vllm"].into(body))
+    ids = sent["kv_transfer_params"]["prompt_token_ids"]
+    assert ids == unpack_ids(ready["vllm"][0].token_ids)
+
+
 @pytest.mark.parametrize(
     ("fields", "never"),
     [
