@@ -7,9 +7,10 @@ is read as it comes, so that the engine can be stopped where one is found.
 from collections.abc import Sequence
 
 from gateway.errors import MalformedAnswer
+from gateway.request.sse import data_of
 from gateway.tokens.generated import read_chunk
 from gateway.tokens.logprobs import cut
-from gateway.tokens.writer import Writer
+from gateway.tokens.writer import DONE, Writer
 from render.body import Json
 from render.derender_choice import Choice
 
@@ -31,8 +32,19 @@ class Collected:
         ended = [one for one in self._found.values() if one["finish_reason"]]
         return len(ended) >= self._wanted
 
-    def feed(self, data: bytes) -> None:
-        """Take an event's data; raises MalformedAnswer for what is no chunk."""
+    @property
+    def kept(self) -> int:
+        """Ids that a choice has kept back: with them, a chunk may take long."""
+        return max((choice.kept for choice in self._choices.values()), default=0)
+
+    def feed(self, events: bytes) -> bool:
+        """Take whole events; whether all is there. MalformedAnswer for what is none."""
+        for data in data_of(events):
+            if data != DONE:
+                self._read(data)
+        return self.done
+
+    def _read(self, data: bytes) -> None:
         chunk = read_chunk(data, self._writer.shown)
         if chunk.error:
             raise MalformedAnswer("the worker broke its answer off")

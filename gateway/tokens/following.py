@@ -12,6 +12,8 @@ from gateway.upstreams.upstream_response import UpstreamResponse
 
 LAST_WORDS_S = 2.0
 """How long an engine may take to end its stream once nothing is missing but usage."""
+LONGEST_EVENT = 16 * 1024 * 1024
+"""Bytes: an engine may tell of many ids at once, with alternatives for each."""
 
 
 async def follow(
@@ -24,7 +26,7 @@ async def follow(
     Where `take` is True, no more is wanted: `stop` is called, once, and the engine may
     still tell the usage. Raises GatewayError where it breaks off before.
     """
-    events, stopped = WholeEvents(), False
+    events, stopped = WholeEvents(max_held=LONGEST_EVENT), False
     try:
         async with asyncio.timeout(None) as limit:
             async for piece in source:

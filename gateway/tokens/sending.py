@@ -11,7 +11,6 @@ import msgspec
 
 from gateway.request.headers import RawHeaders
 from gateway.request.prompt import Kind
-from gateway.request.sse import data_of
 from gateway.threads import Threads
 from gateway.tokens.asking import AT_ONCE, OK, Aborts, Asking, own_name, without
 from gateway.tokens.chat import ChatWriter
@@ -21,8 +20,8 @@ from gateway.tokens.following import follow
 from gateway.tokens.generated import decoded
 from gateway.tokens.generation import Generation
 from gateway.tokens.responses import ResponsesWriter
-from gateway.tokens.translation import Translation, in_thread
-from gateway.tokens.writer import DONE, Setting, Writer
+from gateway.tokens.translation import Translation, in_thread, is_quick
+from gateway.tokens.writer import Setting, Writer
 from gateway.upstreams.origin import Origin
 from gateway.upstreams.upstream import UpstreamRequest, Upstreams
 from gateway.upstreams.upstream_response import UpstreamResponse
@@ -159,10 +158,9 @@ class TokensSender:
 
         async def take(events: bytes) -> bool:
             sizes.append(len(events))
-            for data in data_of(events):
-                if data != DONE:
-                    collected.feed(data)
-            return collected.done
+            if is_quick(events, collected.kept):
+                return collected.feed(events)
+            return await in_thread(self._threads, lambda: collected.feed(events))
 
         await follow(response, take, lambda: self._aborts.tell(asking, prompt))
         return collected.response()

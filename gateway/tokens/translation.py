@@ -6,6 +6,7 @@ It takes the place of the worker's answer: the relay pulls and pauses it as any 
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
 from gateway.errors import GatewayError, InternalError, MalformedAnswer
 from gateway.request.sse import data_of, event
@@ -17,6 +18,7 @@ from gateway.tokens.writer import DONE, Writer
 from gateway.upstreams.upstream_response import UpstreamResponse
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 ON_THE_LOOP = 16 * 1024
 """Bytes of events that are turned into text on the event loop; more, in a thread."""
@@ -137,7 +139,7 @@ class Translation:
 
     async def _pass(self, prompt: int, events: bytes) -> bool:
         """Send what whole events say; True where no more is to be generated."""
-        if len(events) <= ON_THE_LOOP and self._writer.kept <= KEPT_ON_THE_LOOP:
+        if is_quick(events, self._writer.kept):
             out = self._answered(prompt, events)
         else:
             out = await in_thread(self._threads, lambda: self._answered(prompt, events))
@@ -175,7 +177,12 @@ class Translation:
             self._aborts.tell(self._asking)
 
 
-async def in_thread(threads: Threads, work: Callable[[], bytes]) -> bytes:
+def is_quick(events: bytes, kept: int) -> bool:
+    """Whether the event loop may read these, with so many ids kept back."""
+    return len(events) <= ON_THE_LOOP and kept <= KEPT_ON_THE_LOOP
+
+
+async def in_thread(threads: Threads, work: Callable[[], T]) -> T:
     """What long work brings, done in a thread; raises GatewayError."""
     try:
         return await threads.run(work)

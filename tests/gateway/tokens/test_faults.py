@@ -185,6 +185,26 @@ async def test_a_stream_that_is_complete_needs_no_end(
         assert "Hello" in told.text
 
 
+@pytest.mark.parametrize("stops", [None, ["zz"]])
+async def test_many_ids_in_one_event(
+    start_gateway: StartGateway, client: aiohttp.ClientSession, stops: Any
+) -> None:
+    """Megabytes of it, as with alternatives for each id; streamed or collected."""
+    count = 20_000
+    entry = {"token_id": 9707, "logprob": -1.0, "top_logprobs": []}
+    logprobs = {"content": [entry] * count}
+    said = choice([9707] * count, "length") | {"logprobs": logprobs}
+    stream = HEAD + event({"choices": [said]}) + event(b"[DONE]") + b"0\r\n\r\n"
+    error = b'{"error": {"message": "stop strings are not supported"}}'
+    no_stops = [json_answer(error, status=b"400 Bad Request")] if stops else []
+    async with worker(*no_stops, stream) as raw:
+        gateway = await before(start_gateway, raw)
+        body = BODY | {"stop": stops, "stream": stops is None}
+        told = await ask(client, gateway.url, body)
+        assert told.status == 200, told.text
+        assert told.text.count("Hello" * count) == 1
+
+
 async def test_a_prompt_that_is_refused_refuses_all(
     start_gateway: StartGateway, client: aiohttp.ClientSession
 ) -> None:
