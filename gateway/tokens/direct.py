@@ -69,7 +69,9 @@ class DirectCalls:
         fields: Body | None = None
         try:
             fields = found = await fields_of(body)
-            call = await self._done(lambda: read(path, found))
+            call = await self._done(lambda: _read(path, found))
+            if isinstance(call, Unreadable):
+                raise call
         except (Unreadable, NotRendered) as error:
             route = self._describer.unrendered(len(body), peeked, str(error))
             described = Described(route, uncompared=peeked.uncompared)
@@ -141,6 +143,14 @@ class DirectCalls:
     async def _done(self, work: Callable[[], T]) -> T:
         """What work on ids brings, in a thread: many take some milliseconds."""
         return await self._render_pool.run(work, 0)
+
+
+def _read(path: str, body: Body) -> Call | Unreadable:
+    """A call, or why it is none: that is no failure of what reads it."""
+    try:
+        return read(path, body)
+    except Unreadable as unreadable:
+        return unreadable
 
 
 def _in_blocks(call: Call, keys: Iterable[tuple[str, int]], root: int) -> Prompt:

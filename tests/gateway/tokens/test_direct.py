@@ -142,6 +142,7 @@ async def test_other_engines_are_not_asked(
     start_worker: StartWorker,
     start_gateway: StartGateway,
     client: aiohttp.ClientSession,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A call goes to a worker of the engine whose call it is, if there is one."""
     of = {
@@ -175,6 +176,7 @@ async def test_other_engines_are_not_asked(
     for path, body, engine in unreadable * 3:
         told = await ask(client, gateway.url, body, path)
         assert told.headers["X-Sim-Worker"] == of[engine].url, body
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]
 
 
 async def test_sglangs_calls(
