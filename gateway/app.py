@@ -214,6 +214,7 @@ class Gateway:
         async with self.fleet.settling:
             await self.monitor.first_round(self._session, FIRST_ROUND_S)
         self._first_round_over = True
+        self.renderers.say_missing()
         for worker in self.pool.workers:
             self._settle(worker)
         await stack.enter_async_context(running(self._background()))

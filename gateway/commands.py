@@ -16,9 +16,11 @@ from gateway.listening import close, take_port, take_ports
 from gateway.logs import formats as logs
 from gateway.settings.checking import check, check_workers
 from gateway.settings.config import Config
-from gateway.settings.reading import read, said
+from gateway.settings.reading import read, said, unknown_variables
 from gateway.settings.render_config import RenderConfig
 from gateway.settings.shared_config import SharedConfig
+
+log = logging.getLogger(__name__)
 
 DESCRIPTION = "A KV-cache-aware routing gateway with built-in rendering."
 
@@ -114,6 +116,8 @@ def _config(arguments: argparse.Namespace) -> int:
 
 def _log(config: SharedConfig) -> None:
     logs.set_up(config.log_level, config.log_format, prompts=config.log_prompts)
+    for name in unknown_variables((Config, RenderConfig, _doctor_options())):
+        log.warning("the variable %s in the environment sets no option", name)
 
 
 COMMANDS: Mapping[str, Command] = {

@@ -31,6 +31,8 @@ class Renderers:
         self._for_any: ByProfile | None = None
         self._tried: set[tuple[str, str | None]] = set()
         """Id and root: what one worker does not say of a model, another may."""
+        self._missing: dict[str, list[str]] | None = {}
+        """Why models are not loaded, until all workers may have said their part."""
 
     @property
     def asked(self) -> bool:
@@ -87,14 +89,18 @@ class Renderers:
                 return self._load(source)
             except ModelNotFound as error:
                 reasons.append(str(error))
-        log.warning(
-            "model %s is not rendered: its requests are routed by load and raw "
-            "content; --model %s=DIR_OR_ID renders them (%s)",
-            model.id,
-            model.id,
-            "; ".join(reasons),
-        )
+        if self._missing is None:
+            _say_missing(model.id, reasons)
+        else:
+            self._missing.setdefault(model.id, []).extend(reasons)
         return None
+
+    def say_missing(self) -> None:
+        """All workers were asked: say now what could not be found, later at once."""
+        missing, self._missing = self._missing or {}, None
+        for name, reasons in missing.items():
+            if name not in self._by_name:
+                _say_missing(name, reasons)
 
     def knows(self, models: Iterable[ListedModel]) -> bool:
         """Whether nothing of that listing is still to be looked up."""
@@ -132,3 +138,13 @@ class Renderers:
         """What is loaded is shared; it is looked at once for each profile."""
         renderer = load_renderer(self._config, source, DEFAULT_PROFILE)
         return {profile: renderer.with_profile(profile) for profile in PROFILES}
+
+
+def _say_missing(model: str, reasons: Iterable[str]) -> None:
+    log.warning(
+        "model %s is not rendered: its requests are routed by load and raw content; "
+        "--model %s=DIR_OR_ID renders them (%s)",
+        model,
+        model,
+        "; ".join(dict.fromkeys(reasons)),
+    )

@@ -6,17 +6,20 @@ all have the same names and the same validation.
 
 import argparse
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from gateway.settings.config_file import NAME, read_file
-from gateway.settings.options import Option, options_of
+from gateway.settings.options import ENVIRONMENT_PREFIX, Option, options_of
 
 C = TypeVar("C", bound=msgspec.Struct)
 FileTexts = Mapping[str, tuple[str, ...]]
+OF_A_SERVICE = re.compile(r"SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP)")
+"""What Kubernetes sets where a service is called kv-gateway, after the prefix."""
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +59,21 @@ def said(
             path = _one(option, arguments, environment, None, {}).value
     filed = {} if path is None else read_file(path, options)
     return [_one(option, arguments, environment, path, filed) for option in options]
+
+
+def unknown_variables(
+    configs: Iterable[type[msgspec.Struct]],
+    environment: Mapping[str, str] = os.environ,
+) -> list[str]:
+    """Variables that look like options of ours, but set none: misspelt ones."""
+    known = {option.variable for config in configs for option in options_of(config)}
+    return [
+        name
+        for name in sorted(environment)
+        if name.startswith(ENVIRONMENT_PREFIX)
+        and name not in known
+        and not OF_A_SERVICE.match(name.removeprefix(ENVIRONMENT_PREFIX))
+    ]
 
 
 def _one(

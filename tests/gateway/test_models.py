@@ -83,6 +83,8 @@ def test_models_that_workers_list(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             made.learn(listing)
+        assert not caplog.records
+        made.say_missing()
     assert loaded == ["here/root", "here/two"]
     assert made.find("one", "one") is made.find("tuned", "one") is not None
     assert made.find("here/two", "here/two") is not None
@@ -138,5 +140,8 @@ def test_what_one_worker_does_not_say_another_may(
     made.learn([rooted])
     assert made.find("m", "m") is not None
     made.learn([ListedModel(id="m", root="here/elsewhere")])
+    made.say_missing()
     assert loaded == ["here/m"]
+    assert "is not rendered" not in caplog.text
+    made.learn([ListedModel(id="late")])
     assert caplog.text.count("is not rendered") == 1

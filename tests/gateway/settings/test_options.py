@@ -15,7 +15,7 @@ from gateway.settings.options import (
     option,
     options_of,
 )
-from gateway.settings.reading import read
+from gateway.settings.reading import read, unknown_variables
 from gateway.settings.render_config import RenderConfig
 
 
@@ -123,3 +123,11 @@ def test_each_option_reads_its_own_default(config: type[msgspec.Struct]) -> None
         if plain and not isinstance(declared.default, bool):
             text = str(declared.default)
             assert declared.from_text(text) == declared.default
+
+
+def test_variables_that_set_nothing() -> None:
+    """A misspelt one is named; what Kubernetes sets for a service is none."""
+    of_a_service = ("SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_80_TCP_ADDR")
+    ours = [f"KV_GATEWAY_{name}" for name in ("PROT", "COUNT", *of_a_service)]
+    environment = dict.fromkeys((*ours, "HOME"), "1")
+    assert unknown_variables((Small,), environment) == ["KV_GATEWAY_PROT"]
