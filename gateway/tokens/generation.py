@@ -67,8 +67,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def choices(self) -> int:
-        """Answers to each prompt."""
-        n = self.asked.get("n")
+        """Answers to each prompt, as the engine is asked for them."""
+        n = self.requests[0]["sampling_params"].get("n")
         return n if isinstance(n, int) else 1
 
     def body(self, prompt: int, *, request_id: str, stream: bool, stops: bool) -> bytes:

@@ -77,6 +77,16 @@ async def test_a_streamed_response(gateway: Running) -> None:
     assert [e.sequence_number for e in events] == list(range(len(events)))
 
 
+async def test_fields_of_other_routes_mean_nothing(gateway: Running) -> None:
+    """There is one answer, whatever `n` says."""
+    async with gateway.client.post(
+        f"{gateway.url}/v1/responses",
+        json={"model": MODEL, "input": "hi", "n": 3, "max_output_tokens": 4},
+    ) as response:
+        assert response.status == 200, await response.text()
+        assert len((await response.json())["output"]) == 1
+
+
 async def test_an_answer_that_is_cut_is_incomplete(gateway: Running) -> None:
     """And says why."""
     async with client_of(gateway) as client:
