@@ -5,6 +5,7 @@ shared, which tells that they were sent. Blocks with another salt are never shar
 client's own salt counts within its own: nobody can name, or guess, another's.
 """
 
+import codecs
 import hashlib
 
 import msgspec
@@ -37,17 +38,24 @@ def with_salt(body: bytes, salt: str) -> bytes:
     return b"".join((memoryview(body)[:end], field, memoryview(body)[end:]))
 
 
+def _may_be_object(body: bytes) -> bool:
+    """Whether some reader may take it for a JSON object, in UTF-8."""
+    text = body.removeprefix(codecs.BOM_UTF8).strip(b" \t\r\n")
+    return text.startswith(b"{") and text.endswith(b"}")
+
+
 async def in_own_cache(request: web.Request, body: bytes) -> bytes:
     """The body of a known client's request, with the salt of its cache.
 
     As it is where nobody is known, and where it cannot be added to: compressed, signed,
     no JSON object. What such a body says is in the cache of all, and in nobody's own.
+    What only workers can read (NaN, half of a surrogate pair) is added to all the same.
     """
     client = request.get(CLIENT)
     headers = request.raw_headers
     if client is None or is_encoded(headers) or is_signed(headers):
         return body
     peeked = await peek(body)
-    if peeked.problem is not None:
+    if peeked.problem is not None and not _may_be_object(body):
         return body
     return with_salt(body, salt_of(client.key_hash, peeked.cache_salt))

@@ -69,7 +69,7 @@ def test_salts_of_clients() -> None:
 
 
 async def test_what_reaches_the_worker(tmp_path: Path) -> None:
-    """Bodies of those endpoints that are read; others go as they are."""
+    """Bodies that some worker reads as objects, at those endpoints; others stay."""
     path = keys_file(tmp_path)
     body = b'{"cache_salt": "x", "n": 1e400}'
     key = f"Authorization: Bearer {KEY}".encode()
@@ -91,6 +91,12 @@ async def test_what_reaches_the_worker(tmp_path: Path) -> None:
         chat = b"/v1/chat/completions"
         assert await reached(b"[1]", path=chat) == b"[1]"
         assert await reached(b"{}x", path=chat) == b"{}x"
+        nobodys = salt_of(hash_of(KEY), None).encode()
+        for odd in (b'{"n": NaN}', b'{"a": "\\ud83d"}', b'\xef\xbb\xbf{"n": 1}'):
+            got = await reached(odd, path=chat)
+            assert got == odd[:-1] + b',"cache_salt":"' + nobodys + b'"}'
+        utf16 = '{"n": 1}'.encode("utf-16")
+        assert await reached(utf16, path=chat) == utf16
         assert await reached(body, b"Content-Encoding: gzip", path=chat) == body
         assert await reached(body, b"Digest: sha-256=x", path=chat) == body
         assert await reached(body, path=b"/v1/embeddings") == body
