@@ -82,10 +82,12 @@ def to_worker(
     """The client's headers as the worker gets them, with the request id.
 
     `drop` holds lower-case names to leave out, `extra` goes at the end. ``Host``
-    and ``Content-Length`` are not here: whoever sends the request adds them.
+    and ``Content-Length`` are not here: whoever sends the request adds them. Some
+    servers take an underscore for a dash (CGI, WSGI), so that counts as one.
     """
     dropped = _dropped(headers, _NOT_SENT_UPSTREAM) | drop
-    kept = [pair for pair in headers if pair[0].lower() not in dropped]
+    dropped |= {name.replace(b"_", b"-") for name in dropped}
+    kept = [p for p in headers if p[0].lower().replace(b"_", b"-") not in dropped]
     kept.append((b"X-Request-ID", request_id))
     kept.extend(extra)
     return kept

@@ -125,3 +125,17 @@ def test_connection_does_not_take_the_length_away() -> None:
 def test_target(raw_path: str, expected: bytes) -> None:
     """As it came; of an absolute form the path."""
     assert headers.target(raw_path) == expected
+
+
+def test_underscores_smuggle_nothing() -> None:
+    """Readers that take them for dashes would see a header that was left out."""
+    sent = [
+        (b"Transfer_Encoding", b"chunked"),
+        (b"X_Data_parallel-Rank", b"3"),
+        (b"Connection", b"my_hop"),
+        (b"my_hop", b"2"),
+        (b"my_own", b"1"),
+    ]
+    drop = frozenset({b"x-data-parallel-rank"})
+    got = headers.to_worker(sent, request_id=b"r", drop=drop)
+    assert got == [(b"my_own", b"1"), (b"X-Request-ID", b"r")]
