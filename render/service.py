@@ -218,8 +218,7 @@ class RenderService(Derendered):
         """The fields of a responses body, if it may be rendered."""
         if request.get("previous_response_id") is not None:
             raise RenderRefused(
-                "previous_response_id is not supported by the stateless render "
-                "endpoint.",
+                "previous_response_id is not supported: no response is stored here",
                 type="invalid_request_error",
                 param="previous_response_id",
             )
