@@ -85,7 +85,7 @@ def test_missing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ModelNotFound) as caught:
         Renderer.load(name)
     message = str(caught.value)
-    assert name in message
+    assert name.strip("./") in message
     assert "\n" not in message
 
 
