@@ -146,18 +146,17 @@ class Process:
             await self._child.stdin.drain()
 
     async def _says(self, word: str) -> str:
-        """What follows this word on a line of its own."""
+        """What follows this word on a line of its own; other lines are a library's."""
         assert self._child is not None  # noqa: S101 - it was started
         assert self._child.stdout is not None  # noqa: S101 - it was asked for
         try:
             async with asyncio.timeout(START_S):
-                line = (await self._child.stdout.readline()).decode().strip()
+                while line := await self._child.stdout.readline():
+                    said, _, rest = line.decode(errors="replace").strip().partition(" ")
+                    if said == REFUSED:
+                        raise ConfigError(rest)
+                    if said == word:
+                        return rest
         except TimeoutError:
             self.signal(signal.SIGKILL)
-            line = ""
-        said, _, rest = line.partition(" ")
-        if said == REFUSED:
-            raise ConfigError(rest)
-        if said != word:
-            raise EndedEarly(await self.ended())
-        return rest
+        raise EndedEarly(await self.ended())

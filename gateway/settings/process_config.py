@@ -4,7 +4,7 @@ from typing import Annotated
 
 from gateway.settings.discovery_config import DiscoveryConfig
 from gateway.settings.options import option
-from gateway.settings.values import port_number, whole
+from gateway.settings.values import port_number, process_count
 
 
 class ProcessConfig(DiscoveryConfig, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class ProcessConfig(DiscoveryConfig, frozen=True, kw_only=True):
             "processes that serve --port side by side, each a whole gateway; bounds "
             "are of all together; above 1 --admin-port is needed",
             metavar="N",
-            parse=whole,
+            parse=process_count,
         ),
     ] = 1
     admin_port: Annotated[

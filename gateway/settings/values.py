@@ -17,6 +17,7 @@ from router.worker import APIS
 DEFAULT_WORKER_PORT = 8000
 TRACES_PATH = "/v1/traces"
 """OTLP's path for spans."""
+MOST_PROCESSES = 256
 
 
 def size(text: str) -> int:
@@ -69,6 +70,13 @@ def whole(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
         raise ValueError("is no whole number above zero")
     return int(text)
+
+
+def process_count(text: str) -> int:
+    """How many processes may share a port; ValueError."""
+    if not 1 <= (number := whole(text)) <= MOST_PROCESSES:
+        raise ValueError(f"is more than {MOST_PROCESSES}")
+    return number
 
 
 def port_number(text: str) -> int:

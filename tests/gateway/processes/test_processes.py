@@ -232,6 +232,12 @@ def test_operators_need_a_port(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--admin-port" in line
 
 
+def test_as_many_as_a_machine_may_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """No more are tried."""
+    words = ("--workers", DEAD, "--admin-port", "0", "--processes", "257")
+    assert "--processes '257': is more than 256" in refused(capsys, *words)
+
+
 def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """What each of them refuses is said once."""
     words = ["--workers", DEAD, "--processes", "2", "--host", "127.0.0.1"]
