@@ -11,7 +11,7 @@ demo: .venv/installed
 	@.venv/bin/kv-gateway demo $(ARGS)
 
 test: .venv/installed-dev
-	@.venv/bin/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
+	@.venv/bin/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: .venv/installed-dev
 	@.venv/bin/ruff check $(PACKAGES)
