@@ -59,7 +59,9 @@ class WorkerConnection:
                 return raw
 
     async def send(self, data: bytes) -> None:
-        """Send bytes at once."""
+        """Send bytes at once; ConnectionError where the peer has closed."""
+        if self._writer.is_closing():  # uvloop's own error would be no ConnectionError
+            raise ConnectionResetError
         self._writer.write(data)
         await self._writer.drain()
 
