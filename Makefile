@@ -24,8 +24,9 @@ imports: .venv/installed-dev
 	@.venv/bin/lint-imports
 
 coverage: .venv/installed-dev
-	@.venv/bin/python -m pytest --cov=kvindex --cov=router --cov-branch \
-		--cov-report=term-missing --cov-fail-under=95 tests/kvindex tests/router
+	@.venv/bin/python -m pytest --numprocesses auto --dist loadfile --cov=kvindex \
+		--cov=router --cov-branch --cov-report=term-missing --cov-fail-under=95 \
+		tests/kvindex tests/router
 
 format: .venv/installed-dev
 	@.venv/bin/ruff check --fix $(PACKAGES)
