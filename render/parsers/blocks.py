@@ -11,6 +11,7 @@ from typing import Literal
 from render.parsers.events import Call, Event, Text
 from render.parsers.json_calls import call_of
 from render.parsers.json_text import NotJson, load
+from render.parsers.marked import MarkedParser
 from render.parsers.marks import Marks
 
 MESSAGE, END = "<|message_model|>", "<|end_message|>"
@@ -24,7 +25,7 @@ State = Literal["header", "between", "reasoning", "content", "call"]
 """In a message whose kind is not said yet, after one, or in one of a kind."""
 
 
-class BlockParser:
+class BlockParser(MarkedParser):
     """One answer in blocks. `prompt` is the marked text that stands before it."""
 
     def __init__(self, marks: Marks, prompt: str | None) -> None:
@@ -34,20 +35,9 @@ class BlockParser:
         self._kinds |= {marks.of(THINKING): "reasoning", marks.of(CALL): "call"}
         self._message = marks.of(MESSAGE)
         every = "".join([*self._ends, *self._kinds, self._message])
-        self._search = re.compile(f"[{re.escape(every)}]")
+        self._stops = re.compile(f"[{re.escape(every)}]")
         self._state: State = self._begun(prompt)
         self._kept: list[str] = []  # of a header, or of a call: with its mark
-
-    def feed(self, text: str) -> list[Event]:
-        """The events that are certain with this text."""
-        events: list[Event] = []
-        place = 0
-        for found in self._search.finditer(text):
-            self._pass(text[place : found.start()], events)
-            self._mark(found.group(), events)
-            place = found.end()
-        self._pass(text[place:], events)
-        return events
 
     def end(self) -> list[Event]:
         """What was kept back, at the end of the answer: it is text."""
@@ -58,7 +48,7 @@ class BlockParser:
 
     def _begun(self, prompt: str | None) -> State:
         """What the prompt's last mark says of the answer's beginning."""
-        marks = self._search.findall(prompt or "")
+        marks = self._stops.findall(prompt or "")
         last = marks[-1] if marks else self._message
         if last == self._message:
             return "header"

@@ -9,6 +9,7 @@ from typing import Any
 
 from render.parsers.events import Call, Event, Text
 from render.parsers.json_text import NotJson, dump, load
+from render.parsers.marked import MarkedParser
 from render.parsers.marks import Marks
 from render.parsers.tagged_calls import unescaped
 
@@ -19,7 +20,7 @@ ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 OUTER = ("think", "response", "tools", "message")
 
 
-class ElementParser:
+class ElementParser(MarkedParser):
     """One answer in elements. `inside` is the element that the prompt has opened."""
 
     def __init__(self, marks: Marks, *, inside: str) -> None:
@@ -27,7 +28,7 @@ class ElementParser:
         self._open, self._close = marks.of(OPEN), marks.of(CLOSE)
         self._separator = marks.of(SEPARATOR)
         every = "".join(map(marks.of, DELIMITERS))
-        self._search = re.compile(f"[{every}]")
+        self._stops = re.compile(f"[{every}]")
         self._element = inside
         self._tag: list[str] | None = None
         self._call = ""
@@ -36,17 +37,6 @@ class ElementParser:
         self._type = ""
         self._value: list[str] = []
         self._arguments: dict[str, Any] = {}
-
-    def feed(self, text: str) -> list[Event]:
-        """The events that are certain with this text."""
-        events: list[Event] = []
-        place = 0
-        for found in self._search.finditer(text):
-            self._pass(text[place : found.start()], events)
-            self._mark(found.group(), events)
-            place = found.end()
-        self._pass(text[place:], events)
-        return events
 
     def end(self) -> list[Event]:
         """What was kept back, at the end of the answer."""

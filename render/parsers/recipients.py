@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from render.parsers.events import Call, Event, Text
 from render.parsers.json_text import NotJson, dump, load
+from render.parsers.marked import MarkedParser
 from render.parsers.marks import Marks
 from render.parsers.values import Tools
 
@@ -31,7 +32,7 @@ REASONING, USER = "self", "user"
 Kind = Literal["reasoning", "content", "call"]
 
 
-class RecipientParser:
+class RecipientParser(MarkedParser):
     """One answer in messages. It begins in the header that the prompt has opened."""
 
     def __init__(self, marks: Marks, tools: Tools) -> None:
@@ -44,17 +45,6 @@ class RecipientParser:
         self._begun = ""  # the mark that a header began with
         self._kind: Kind = "content"
         self._kept: list[str] = []  # of a call, or what may be a header
-
-    def feed(self, text: str) -> list[Event]:
-        """The events that are certain with this text."""
-        events: list[Event] = []
-        place = 0
-        for found in self._stops.finditer(text):
-            self._pass(text[place : found.start()], events)
-            self._mark(found.group(), events)
-            place = found.end()
-        self._pass(text[place:], events)
-        return events
 
     def end(self) -> list[Event]:
         """What was kept back, at the end of the answer."""
