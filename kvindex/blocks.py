@@ -4,6 +4,7 @@ The only keys the index is searched with: computed alike from a request and from
 worker's events. Not the engines' own hashes; those are opaque (`events.EngineHash`).
 """
 
+import itertools
 import sys
 from array import array
 from collections.abc import Iterable, Mapping
@@ -13,12 +14,18 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 ID_BYTES = 4
+RUN = 32
+"""Blocks that are cut at once."""
 
 
 def pack_ids(ids: Iterable[int]) -> bytes:
     """Token ids as u32 little-endian bytes; ValueError on an id outside u32."""
     try:
-        packed = array("I", ids)
+        if isinstance(ids, list):
+            packed = array("I")
+            packed.fromlist(ids)  # a third faster than array("I", ids)
+        else:
+            packed = array("I", ids)
     except (OverflowError, TypeError) as error:
         raise ValueError(f"token ids must be integers of 32 bits: {error}") from error
     if sys.byteorder == "big":  # pragma: no cover
@@ -72,18 +79,30 @@ def chain(
     """
     if block_size < 1:
         raise ValueError(f"block size must be positive, not {block_size}")
-    stride = ID_BYTES * block_size
-    if len(token_ids) < stride:
-        return []
-    whole = memoryview(token_ids)[: len(token_ids) // stride * stride]
-    blocks = iter_unpack(f"{stride}s", whole)  # faster than slices
+    runs = _runs(token_ids, ID_BYTES * block_size)
     digest, parent = xxh3_64_intdigest, root
     if not extra_keys:
-        return [parent := digest(block, parent) for (block,) in blocks]
+        return [parent := digest(block, parent) for run in runs for block in run]
+    blocks = itertools.chain.from_iterable(runs)
     return [
         parent := digest(block + extra_keys.get(position, b""), parent)
-        for position, (block,) in enumerate(blocks)
+        for position, block in enumerate(blocks)
     ]
+
+
+def _runs(token_ids: bytes, stride: int) -> Iterable[tuple[bytes, ...]]:
+    """Each full block of `stride` bytes: `RUN` at once, then the others one by one.
+
+    Cutting took half the time of a chain where it was by slices or one at a time.
+    """
+    if len(token_ids) < stride:
+        return ()
+    whole = memoryview(token_ids)[: len(token_ids) // stride * stride]
+    rest = len(whole) // (RUN * stride) * (RUN * stride)
+    ones = iter_unpack(f"{stride}s", whole[rest:])
+    if not rest:
+        return ones
+    return itertools.chain(iter_unpack(f"{stride}s" * RUN, whole[:rest]), ones)
 
 
 def matchable_blocks(token_count: int, block_size: int) -> int:

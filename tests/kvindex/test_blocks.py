@@ -7,7 +7,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvindex.blocks import Namespace, chain, matchable_blocks, pack_ids, unpack_ids
+from kvindex.blocks import RUN, Namespace, chain, matchable_blocks, pack_ids, unpack_ids
 
 U32 = st.integers(0, 2**32 - 1)
 
@@ -66,6 +66,19 @@ def test_chain_hashes_full_blocks(ids: list[int], size: int, root: int) -> None:
     assert chain(pack_ids(ids), size, root) == expected
 
 
+@pytest.mark.parametrize("blocks", [1, RUN - 1, RUN, RUN + 1, 3 * RUN, 3 * RUN + 2])
+def test_blocks_are_the_same_however_many_are_cut_at_once(blocks: int) -> None:
+    """Around whole runs: each block has its place, and its own extra key."""
+    token_ids = pack_ids(range(4 * blocks + 3))
+    keys = {position: bytes([position]) for position in range(0, blocks, 3)}
+    expected, parent = [], 5
+    for position in range(blocks):
+        ids = token_ids[16 * position : 16 * position + 16]
+        parent = xxhash.xxh3_64_intdigest(ids + keys.get(position, b""), seed=parent)
+        expected.append(parent)
+    assert chain(token_ids, 4, 5, keys) == expected
+
+
 @given(st.lists(U32, min_size=8, max_size=40))
 def test_chain_can_be_continued(ids: list[int]) -> None:
     """The hash of a block is the root of what follows it."""
@@ -99,15 +112,17 @@ def test_block_size_must_be_positive() -> None:
 @given(st.lists(U32))
 def test_ids_round_trip(ids: list[int]) -> None:
     """Packed little-endian, and back."""
-    assert pack_ids(ids) == struct.pack(f"<{len(ids)}I", *ids)
+    packed = struct.pack(f"<{len(ids)}I", *ids)
+    assert pack_ids(ids) == pack_ids(tuple(ids)) == pack_ids(iter(ids)) == packed
     assert unpack_ids(pack_ids(ids)) == ids
 
 
 @pytest.mark.parametrize("ids", [[-1], [2**32], ["1"], [None], [1.5]])
 def test_ids_outside_u32_are_refused(ids: list[int]) -> None:
     """One error for all that is no id."""
-    with pytest.raises(ValueError, match="token ids"):
-        pack_ids(ids)
+    for same in (ids, tuple(ids), iter(ids)):
+        with pytest.raises(ValueError, match="token ids"):
+            pack_ids(same)
 
 
 def test_left_over_bytes_are_refused() -> None:
