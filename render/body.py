@@ -5,11 +5,11 @@ engine makes of the messages is its profile's business.
 """
 
 from collections.abc import Mapping
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from render.errors import Unrenderable
+from render.errors import Reason, Unrenderable
 
 Json = dict[str, Any]
 
@@ -156,6 +156,16 @@ def prompts(body: CompletionBody) -> list[str] | list[list[object]]:
     return prompt
 
 
-def is_list_of_objects(value: object) -> TypeGuard[list[Json]]:
-    """Whether a value is a list of JSON objects, an empty one too."""
-    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+def objects(value: object, name: str, reason: Reason = "bad_field") -> list[Json]:
+    """A field that is a list of objects; raises Unrenderable."""
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        return value
+    raise Unrenderable(reason, f"{name} is not a list of objects")
+
+
+def function_of(value: Json, what: str, reason: Reason = "bad_field") -> Json:
+    """The function that a tool, or a tool call, is of; raises Unrenderable."""
+    function = value.get("function")
+    if isinstance(function, dict):
+        return function
+    raise Unrenderable(reason, f"{what} without a function")

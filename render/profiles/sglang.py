@@ -9,7 +9,7 @@ the client wrote them, and only those that may be called.
 import json
 from collections.abc import Iterator, Mapping
 
-from render.body import ChatBody, Json, flag, is_list_of_objects, mapping
+from render.body import ChatBody, Json, flag, function_of, mapping, objects
 from render.content_format import ContentFormat
 from render.conversation import TEMPLATE_PARAMETERS, Conversation
 from render.errors import Unrenderable
@@ -64,10 +64,8 @@ def prepare(
 
     Raises Unrenderable.
     """
-    if body.chat_template is not None:
-        raise Unrenderable("request_template", "the request brings a chat template")
     variables = template_variables(body, defaults)
-    if "chat_template" in variables:
+    if body.chat_template is not None or "chat_template" in variables:
         raise Unrenderable("request_template", "the request brings a chat template")
     if not GIVEN.isdisjoint(variables):
         raise Unrenderable("bad_field", "chat_template_kwargs may not set this")
@@ -82,8 +80,8 @@ def prepare(
     )
     messages, appended = _last_assistant(messages, continues=continues)
     documents = variables.pop("documents", None)
-    if documents is not None and not is_list_of_objects(documents):
-        raise Unrenderable("bad_field", "documents is not a list of objects")
+    if documents is not None:
+        objects(documents, "documents")
     return Conversation(
         template=template,
         messages=messages,
@@ -162,21 +160,17 @@ def _tools(tools: object, choice: object) -> list[Json] | None:
     """Those that may be called, in the client's order of keys, absent ones null."""
     if tools is None:
         return None
-    if not is_list_of_objects(tools):
-        raise Unrenderable("bad_field", "tools is not a list of objects")
     name = named_tool(choice)
     shown = [
         tool
-        for tool in map(_tool, tools)
+        for tool in map(_tool, objects(tools, "tools"))
         if name is None or tool["function"]["name"] == name
     ]
     return None if choice == "none" or not shown else shown
 
 
 def _tool(tool: Json) -> Json:
-    function = tool.get("function")
-    if not isinstance(function, dict):
-        raise Unrenderable("bad_field", "a tool without a function")
+    function = function_of(tool, "a tool")
     deferred = tool.get("defer_loading")
     known: Json = {
         "description": function.get("description"),
@@ -235,9 +229,7 @@ def _with_content(
 def _message_tools(tools: object) -> list[Json] | None:
     if tools is None:
         return None
-    if not is_list_of_objects(tools):
-        raise Unrenderable("bad_messages", "a message's tools are no list of objects")
-    return [_tool(tool) for tool in tools]
+    return [_tool(tool) for tool in objects(tools, "a message's tools", "bad_messages")]
 
 
 def _shown_parts(content: list[object]) -> Iterator[Json]:
@@ -258,13 +250,9 @@ def _tool_calls(calls: object, role: str) -> list[Json] | None:
     """Calls as the engine's model dumps them, with an index; arguments an object."""
     if calls is None:
         return None
-    if not is_list_of_objects(calls):
-        raise Unrenderable("bad_messages", "tool_calls is not a list of objects")
     shown = []
-    for call in calls:
-        function = call.get("function")
-        if not isinstance(function, dict):
-            raise Unrenderable("bad_messages", "a tool call without a function")
+    for call in objects(calls, "tool_calls", "bad_messages"):
+        function = function_of(call, "a tool call", "bad_messages")
         arguments = function.get("arguments")
         if role == "assistant" and isinstance(arguments, str):
             arguments = _arguments(arguments)

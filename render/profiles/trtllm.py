@@ -8,7 +8,7 @@ of media stays, and template variables are passed on as the request has them.
 import json
 from collections.abc import Mapping
 
-from render.body import ChatBody, Json, flag, is_list_of_objects, mapping
+from render.body import ChatBody, Json, flag, function_of, mapping, objects
 from render.content_format import ContentFormat
 from render.conversation import TEMPLATE_PARAMETERS, Conversation
 from render.errors import Unrenderable
@@ -58,10 +58,8 @@ def prepare(
     The content format only matters for media, which are not rendered here. Raises
     Unrenderable.
     """
-    if body.chat_template is not None:
-        raise Unrenderable("request_template", "the request brings a chat template")
     variables = parser_variables(body, defaults)
-    if "chat_template" in variables:
+    if body.chat_template is not None or "chat_template" in variables:
         raise Unrenderable("request_template", "the request brings a chat template")
     if not GIVEN.isdisjoint(variables):
         raise Unrenderable("bad_field", "chat_template_kwargs may not set this")
@@ -72,8 +70,8 @@ def prepare(
             "bad_field", "continue_final_message needs add_generation_prompt false"
         )
     documents = body.documents
-    if documents is not None and not is_list_of_objects(documents):
-        raise Unrenderable("bad_field", "documents is not a list of objects")
+    if documents is not None:
+        objects(documents, "documents")
     tools = _tools(body.tools)
     return Conversation(
         template=templates.choose(tools=tools is not None, processor_first=False),
@@ -119,15 +117,11 @@ def _tools(tools: object) -> list[Json] | None:
     """Tools as the engine's models dump them: known keys in order, absent ones null."""
     if tools is None:
         return None
-    if not is_list_of_objects(tools):
-        raise Unrenderable("bad_field", "tools is not a list of objects")
-    return [_tool(tool) for tool in tools]
+    return [_tool(tool) for tool in objects(tools, "tools")]
 
 
 def _tool(tool: Json) -> Json:
-    function = tool.get("function")
-    if not isinstance(function, dict):
-        raise Unrenderable("bad_field", "a tool without a function")
+    function = function_of(tool, "a tool")
     shown = {
         "name": function.get("name"),
         "description": function.get("description"),
@@ -188,16 +182,12 @@ def _part_text(part: object) -> str | None:
 
 
 def _tool_calls(calls: object, *, strict: bool) -> list[Json]:
-    if not is_list_of_objects(calls):
-        raise Unrenderable("bad_messages", "tool_calls is not a list of objects")
     # A body its strict models refuse is read again as it was written.
     first = ("id", "function", "type") if strict else ("id", "type", "function")
     inner = ("arguments", "name") if strict else ("name", "arguments")
     shown = []
-    for call in calls:
-        function = call.get("function")
-        if not isinstance(function, dict):
-            raise Unrenderable("bad_messages", "a tool call without a function")
+    for call in objects(calls, "tool_calls", "bad_messages"):
+        function = function_of(call, "a tool call", "bad_messages")
         function = ordered(function, inner)
         function["arguments"] = _arguments(function.get("arguments"))
         shown.append(ordered({**call, "function": function}, first))

@@ -8,7 +8,7 @@ developer message even if there is nothing to tell.
 import re
 from collections.abc import Iterator
 
-from render.body import ChatBody, Json, is_list_of_objects
+from render.body import ChatBody, Json, function_of, objects
 from render.errors import Unrenderable
 from render.harmony import Harmony, Turn
 from render.harmony_library import EFFORTS
@@ -20,9 +20,7 @@ PREAMBLE = re.compile(r"<\|channel\|>commentary<\|message\|>(.*?)<\|end\|>", re.
 
 def turns(body: ChatBody, harmony: Harmony) -> list[Turn]:
     """The turns of a chat body; raises Unrenderable."""
-    messages = body.messages
-    if not is_list_of_objects(messages):
-        raise Unrenderable("bad_messages", "messages is not a list of objects")
+    messages = objects(body.messages, "messages", "bad_messages")
     tools = None if body.tool_choice == "none" else body.tools
     functions = list(_functions(tools))
     told = _told(messages, "system")
@@ -50,12 +48,8 @@ def _effort(body: ChatBody) -> str:
 def _functions(tools: object) -> Iterator[Json]:
     if tools is None:
         return
-    if not is_list_of_objects(tools):
-        raise Unrenderable("bad_field", "tools is not a list of objects")
-    for tool in tools:
-        function = tool.get("function")
-        if not isinstance(function, dict):
-            raise Unrenderable("bad_field", "a tool without a function")
+    for tool in objects(tools, "tools"):
+        function = function_of(tool, "a tool")
         if function.get("name"):
             yield {
                 "name": function["name"],
@@ -99,9 +93,7 @@ def _function_names(messages: list[Json]) -> dict[object, str]:
 
 
 def _calls(message: Json) -> list[Json]:
-    calls = message.get("tool_calls") or []
-    if not is_list_of_objects(calls):
-        raise Unrenderable("bad_messages", "tool_calls is not a list of objects")
+    calls = objects(message.get("tool_calls") or [], "tool_calls", "bad_messages")
     for call in calls:
         function = call.get("function")
         if (

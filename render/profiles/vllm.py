@@ -9,7 +9,7 @@ would refuse for other reasons (parsers, lengths, tool_choice) does not matter h
 import json
 from collections.abc import Iterator, Mapping
 
-from render.body import ChatBody, Json, flag, is_list_of_objects, mapping
+from render.body import ChatBody, Json, flag, function_of, mapping, objects
 from render.content_format import ContentFormat
 from render.conversation import TEMPLATE_PARAMETERS, Conversation
 from render.errors import Unrenderable
@@ -66,8 +66,8 @@ def prepare(
     tools = variables.pop("tools", None)
     documents = variables.pop("documents", None)
     for name, value in (("tools", tools), ("documents", documents)):
-        if value is not None and not is_list_of_objects(value):
-            raise Unrenderable("bad_field", f"{name} is not a list of objects")
+        if value is not None:
+            objects(value, name)
     template = templates.choose(tools=tools is not None, processor_first=tools is None)
     messages = _messages(body.messages, content_format or template.content_format)
     if not template.knows_developer:
@@ -156,15 +156,11 @@ def _tools(tools: object) -> list[Json] | None:
     """Tools as vLLM's models dump them: known keys in their order, absent ones null."""
     if tools is None:
         return None
-    if not is_list_of_objects(tools):
-        raise Unrenderable("bad_field", "tools is not a list of objects")
-    return [_tool(tool) for tool in tools]
+    return [_tool(tool) for tool in objects(tools, "tools")]
 
 
 def _tool(tool: Json) -> Json:
-    function = tool.get("function")
-    if not isinstance(function, dict):
-        raise Unrenderable("bad_field", "a tool without a function")
+    function = function_of(tool, "a tool")
     deferred = _flag(tool, "defer_loading")
     dumped = {
         "name": function.get("name"),
@@ -247,8 +243,7 @@ def _tool_content(content: str | list[Json]) -> str | list[Json]:
 def _add_assistant_fields(shown: Json, message: Json) -> None:
     calls = message.get("tool_calls")
     if calls is not None:
-        if not is_list_of_objects(calls):
-            raise Unrenderable("bad_messages", "tool_calls is not a list of objects")
+        calls = objects(calls, "tool_calls", "bad_messages")
         if calls:
             shown["tool_calls"] = [_tool_call(call) for call in calls]
     reasoning = message.get("reasoning")

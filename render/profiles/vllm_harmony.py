@@ -7,7 +7,7 @@ variables, going on with the last message) and truncation have no meaning there.
 
 from collections.abc import Iterator
 
-from render.body import ChatBody, Json, is_list_of_objects
+from render.body import ChatBody, Json, function_of, objects
 from render.errors import Unrenderable
 from render.harmony import Harmony, Turn
 from render.harmony_library import EFFORTS
@@ -18,9 +18,7 @@ DEVELOPERS = ("system", "developer")
 
 def turns(body: ChatBody, harmony: Harmony) -> list[Turn]:
     """The turns of a chat body; raises Unrenderable."""
-    messages = body.messages
-    if not is_list_of_objects(messages):
-        raise Unrenderable("bad_messages", "messages is not a list of objects")
+    messages = objects(body.messages, "messages", "bad_messages")
     instructions = None
     if messages and messages[0].get("role") in DEVELOPERS:
         instructions = _flat(messages[0].get("content"))
@@ -48,12 +46,8 @@ def _effort(body: ChatBody) -> str:
 def _functions(tools: object) -> Iterator[Json]:
     if tools is None:
         return
-    if not is_list_of_objects(tools):
-        raise Unrenderable("bad_field", "tools is not a list of objects")
-    for tool in tools:
-        function = tool.get("function")
-        if not isinstance(function, dict):
-            raise Unrenderable("bad_field", "a tool without a function")
+    for tool in objects(tools, "tools"):
+        function = function_of(tool, "a tool")
         yield {
             "name": function.get("name"),
             "description": function.get("description") or "",
@@ -71,9 +65,7 @@ def _function_names(messages: list[Json]) -> dict[object, str]:
 
 
 def _calls(message: Json) -> list[Json]:
-    calls = message.get("tool_calls") or []
-    if not is_list_of_objects(calls):
-        raise Unrenderable("bad_messages", "tool_calls is not a list of objects")
+    calls = objects(message.get("tool_calls") or [], "tool_calls", "bad_messages")
     for call in calls:
         function = call.get("function")
         if (
