@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from typing import TextIO
 import msgspec
 from tokenizers import Tokenizer
 
-from bench._processes import percentile, resident_mb
+from bench._processes import free_port, percentile, resident_mb
 from bench._raw_client import Connection, request
 from bench._texts import Messages, Texts, body
 
@@ -50,7 +49,7 @@ def compare(command: str, model: Path, rounds: int) -> None:
     with contextlib.ExitStack() as stack:
         servers = {}
         for name in (PEER, OURS):
-            port = _free_port()
+            port = free_port()
             words = [*ours, str(port)]
             if name == PEER:
                 words = shlex.split(command.replace("{port}", str(port)))
@@ -209,13 +208,6 @@ def _get(port: int, path: str) -> tuple[int, bytes]:
         return response.status, response.read()
     finally:
         connection.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _met(reached: bool) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -48,6 +49,14 @@ def _ready_url(process: "subprocess.Popen[str]") -> str:
     finally:
         too_long.cancel()
     raise SystemExit(f"{process.args!r} did not start")
+
+
+def free_port() -> int:
+    """A port nobody listens on just now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
 
 
 def cpu_s(pid: int) -> float:

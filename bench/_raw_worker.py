@@ -6,6 +6,7 @@ says `"stream": true`, with an event stream of 32 events.
 
 import asyncio
 import sys
+from collections.abc import Callable
 from typing import cast
 
 import msgspec
@@ -49,6 +50,7 @@ ANSWER = _json(
                   "prompt_tokens_details": {"cached_tokens": 0}},
     }
 )  # fmt: skip
+NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 STREAM_HEAD = _head("text/event-stream", "Transfer-Encoding: chunked")
 STREAM = _stream()
 
@@ -82,9 +84,7 @@ class RawWorker(asyncio.Protocol):
         if head.startswith(b"get /v1/models"):
             self._transport.write(MODELS)
         elif head.startswith(b"get"):
-            self._transport.write(
-                b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
-            )
+            self._transport.write(NOT_FOUND)
         elif b'"stream":true' in body[:200]:
             self._transport.write(STREAM_HEAD)
             self._next(0)
@@ -102,16 +102,21 @@ class RawWorker(asyncio.Protocol):
             self._transport.write(b"0\r\n\r\n")
 
 
-async def _serve() -> None:
+async def _serve(worker: Callable[[], asyncio.Protocol]) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(RawWorker, "127.0.0.1", 0)
+    server = await loop.create_server(worker, "127.0.0.1", 0, backlog=4096)
     port = server.sockets[0].getsockname()[1]
     print(f"ready http://127.0.0.1:{port}", flush=True)
     await server.serve_forever()
 
 
-if __name__ == "__main__":
+def serve(worker: Callable[[], asyncio.Protocol]) -> None:
+    """One `worker` for each connection, until Ctrl-C."""
     try:
-        uvloop.run(_serve())
+        uvloop.run(_serve(worker))
     except KeyboardInterrupt:
         sys.exit(0)
+
+
+if __name__ == "__main__":
+    serve(RawWorker)

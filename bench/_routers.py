@@ -7,7 +7,6 @@ are installed each into an environment of its own.
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from typing import TextIO
 import msgspec
 
 from bench._environments import Requirements, python_of
+from bench._processes import free_port
 from simworker.model import demo_model_dir
 
 OURS = "ours"
@@ -155,14 +155,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def free_port() -> int:
-    """A port nobody listens on just now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def interpreter(router: Router, environments: Path) -> str:

@@ -1,13 +1,13 @@
 """The workers of the soak: all engines, each with an option that others do not have."""
 
 import asyncio
-import socket
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 import simworker.server
+from bench._processes import free_port
 from render import Renderer
 from simworker.model import NAME, demo_model_dir
 from simworker.options import SimOptions
@@ -53,7 +53,7 @@ class Fleet:
         """Start them, on free ports."""
         simworker.server.KEEP_ALIVE_S = KEEP_ALIVE_S
         renderer = Renderer.load(demo_model_dir())
-        binding = f"tcp://127.0.0.1:{_free_port()}"
+        binding = f"tcp://127.0.0.1:{free_port()}"
         self.words = ["--kv-events-bind", binding]
         for number in range(self._count):
             engine, changes = KINDS[number % len(KINDS)]
@@ -95,9 +95,3 @@ _SPECIAL: Sequence[str] = (
     "event_layout", "event_hash_algo", "bytes_hashes", "attention_windows",
     "kv_events_connect",
 )  # fmt: skip
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port

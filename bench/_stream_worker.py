@@ -7,20 +7,16 @@ events that nobody reads to the end; it goes on until its connection is closed.
 import asyncio
 import random
 import re
-import sys
 import time
 from typing import cast
 
-import uvloop
-
-from bench._raw_worker import MODELS, STREAM_HEAD
+from bench._raw_worker import MODELS, NOT_FOUND, STREAM_HEAD, serve
 
 INTERVAL = re.compile(rb'"user":"([0-9.]+)"')
 EVENT = (
     b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","model":"m",'
     b'"choices":[{"index":0,"delta":{"content":" token"}}],"sent":%.6f}\n\n'
 )
-NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
 
 class StreamWorker(asyncio.Protocol):
@@ -61,16 +57,5 @@ class StreamWorker(asyncio.Protocol):
         self._transport.write(b"%x\r\n%b\r\n" % (len(event), event))
 
 
-async def _serve() -> None:
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(StreamWorker, "127.0.0.1", 0, backlog=4096)
-    port = server.sockets[0].getsockname()[1]
-    print(f"ready http://127.0.0.1:{port}", flush=True)
-    await server.serve_forever()
-
-
 if __name__ == "__main__":
-    try:
-        uvloop.run(_serve())
-    except KeyboardInterrupt:
-        sys.exit(0)
+    serve(StreamWorker)

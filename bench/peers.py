@@ -21,13 +21,12 @@ import msgspec
 
 from bench._chat_clients import Asked, hold
 from bench._environments import DIRECTORY, NotInstalled
-from bench._processes import cpu_s, percentile, running
+from bench._processes import cpu_s, free_port, percentile, running
 from bench._routers import (
     OURS,
     NotRunning,
     Router,
     SimulatedWorker,
-    free_port,
     interpreter,
     routers,
     started,

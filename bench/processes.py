@@ -3,13 +3,12 @@
 import argparse
 import asyncio
 import contextlib
-import socket
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
 from bench._machine import machine
-from bench._processes import cpu_s, running
+from bench._processes import cpu_s, free_port, running
 from bench._raw_client import load, request
 from bench.proxy import PATH, chat
 from simworker.model import demo_model_dir
@@ -45,14 +44,7 @@ def run(argv: Sequence[str]) -> None:
 def _command(worker: str, count: int) -> tuple[str, ...]:
     return ("gateway", "serve", "--workers", worker, "--model", str(demo_model_dir()),
             "--host", "127.0.0.1", "--port", "0", "--processes", str(count),
-            "--admin-port", str(_free_port()), "--log-level", "warning")  # fmt: skip
-
-
-def _free_port() -> int:
-    with contextlib.closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+            "--admin-port", str(free_port()), "--log-level", "warning")  # fmt: skip
 
 
 def _compare(
