@@ -1,8 +1,10 @@
-"""The routes of the front door. A handler is the list of steps of its request."""
+"""The routes whose requests go to workers. A handler is the list of steps of a request.
+
+`/gateway/explain` is one of them: it takes the same steps, but sends nothing.
+"""
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -12,10 +14,9 @@ from gateway.access.clients import client_name
 from gateway.access.door import Access, Guards
 from gateway.access.paths import asked_path, is_proxied
 from gateway.admin.explain_page import ExplainPage
-from gateway.admin.pages import Admin
 from gateway.errors import BadRequest, NotFound, Overloaded
 from gateway.guard import Guard
-from gateway.metrics.registry import CONTENT_TYPE, Metrics
+from gateway.metrics.registry import Metrics
 from gateway.request import body as bodies
 from gateway.request.admission import Admission
 from gateway.request.describe import (
@@ -52,7 +53,7 @@ ROUTED: Mapping[str, Kind] = {
 
 
 class Handlers:
-    """Every route's handler; what they need is handed in once."""
+    """A handler for each of these routes; what they need is handed in once."""
 
     def __init__(
         self,
@@ -63,14 +64,11 @@ class Handlers:
         tokens: TokensFront,
         direct: DirectCalls,
         proxy: Proxy,
-        admin: Admin,
         explain_page: ExplainPage,
-        server_info: Callable[[], Mapping[str, Any]],
         metrics: Metrics,
         responses: StoredResponses,
         admission: Admission,
         room: Room,
-        leaving: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
@@ -79,21 +77,15 @@ class Handlers:
         self._tokens = tokens
         self._direct = direct
         self._proxy = proxy
-        self._admin = admin
         self._explain_page = explain_page
-        self._server_info = server_info
         self._metrics = metrics
         self._stored = responses
         self._admission = admission
         self._room = room
-        self._leaving = leaving
         self._clock = clock
 
     def add_to(self, guards: Guards) -> None:
         """Add the routes of clients; what is none of them is the last."""
-        self.add_probes_to(guards.anyone)
-        guards.clients.add("GET", "/v1/models", self._models, "models")
-        guards.clients.add("GET", "/server_info", self._info, "server_info")
         limited = guards.limited
         limited.add("POST", "/v1/chat/completions", self._chat, CHAT)
         limited.add("POST", "/v1/completions", self._completions, COMPLETIONS)
@@ -102,15 +94,8 @@ class Handlers:
         limited.add("*", r"/{path:[\s\S]*}", self._other, OTHER)
         limited.or_else(self._other, OTHER)
 
-    def add_probes_to(self, guard: Guard) -> None:
-        """Add what says that it lives, and whether it should be sent requests."""
-        guard.add("GET", "/health", self._health, "health")
-        guard.add("GET", "/ready", self._ready, "ready")
-
     def add_operators_routes_to(self, guard: Guard) -> None:
-        """Add those that tell of the gateway itself."""
-        guard.add("GET", "/metrics", self._exposition, "metrics")
-        guard.add("GET", "/gateway/index", self._index, "index")
+        """Add what tells where a request would go."""
         guard.add("POST", "/gateway/explain", self._explain, "explain")
 
     async def _chat(self, request: web.Request, identity: bytes) -> web.StreamResponse:
@@ -222,41 +207,6 @@ class Handlers:
             stream = bodies.stream(request, limit) if length != 0 else b""
             outgoing = _outgoing(request, identity, OTHER, stream, length, begun)
         return msgspec.structs.replace(outgoing, share=share), peeked
-
-    async def _models(
-        self, request: web.Request, identity: bytes
-    ) -> web.StreamResponse:
-        return answers.json(self._admin.models(), identity)
-
-    async def _health(
-        self, request: web.Request, identity: bytes
-    ) -> web.StreamResponse:
-        return answers.json({"status": "ok"}, identity)
-
-    async def _ready(self, request: web.Request, identity: bytes) -> web.StreamResponse:
-        problem = self._unready()
-        if problem is None:
-            return answers.json({"status": "ready"}, identity)
-        return answers.json({"status": problem}, identity, status=503)
-
-    def _unready(self) -> str | None:
-        """Why nothing more should be sent here, if so."""
-        if self._leaving():
-            return "leaving"
-        return None if self._admin.ready() else "no worker has answered yet"
-
-    async def _exposition(
-        self, request: web.Request, identity: bytes
-    ) -> web.StreamResponse:
-        self._access.operators.check_metrics(request)
-        return answers.own(await self._metrics.exposition(), identity, CONTENT_TYPE)
-
-    async def _info(self, request: web.Request, identity: bytes) -> web.StreamResponse:
-        return answers.json(self._server_info(), identity)
-
-    async def _index(self, request: web.Request, identity: bytes) -> web.StreamResponse:
-        self._access.operators.check_admin(request)
-        return answers.json(self._admin.index(), identity)
 
     async def _explain(
         self, request: web.Request, identity: bytes

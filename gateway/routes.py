@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from gateway.admin.own_routes import OwnRoutes
 from gateway.admin.page.routes import PageRoutes
 from gateway.endpoints.render_endpoints import RenderEndpoints
 from gateway.endpoints.server_info import of_gateway
@@ -39,14 +40,18 @@ def add_routes(
     stall_s: float,
 ) -> None:
     """Add every route to the application that it belongs to; they may be one."""
-    handlers = _handlers(gateway, upstreams, stall_s)
+    own, handlers = _own_routes(gateway), _handlers(gateway, upstreams, stall_s)
     _add_render_routes(gateway, clients)
     guard = gateway.access.guards(operators).anyone
-    _add_operators_routes(gateway, handlers, guard)
+    _add_operators_routes(gateway, guard)
+    own.add_operators_routes_to(guard)
+    handlers.add_operators_routes_to(guard)
     if operators is not clients:
-        handlers.add_probes_to(guard)
+        own.add_probes_to(guard)
         guard.or_else(_nothing, "other")
-    handlers.add_to(gateway.access.guards(clients))
+    guards = gateway.access.guards(clients)
+    own.add_to(guards)
+    handlers.add_to(guards)  # the last: its own last route takes what is no other's
 
 
 def _handlers(gateway: "Gateway", upstreams: Upstreams, stall_s: float) -> Handlers:
@@ -77,13 +82,20 @@ def _handlers(gateway: "Gateway", upstreams: Upstreams, stall_s: float) -> Handl
             threads=gateway.endpoint_threads,
         ),
         proxy=proxy,
-        admin=gateway.admin,
         explain_page=gateway.explain_page,
-        server_info=lambda: of_gateway(gateway.render_services, gateway.fingerprints),
         metrics=gateway.metrics,
         responses=gateway.accounts.responses,
         admission=gateway.admission,
         room=gateway.room,
+    )
+
+
+def _own_routes(gateway: "Gateway") -> OwnRoutes:
+    return OwnRoutes(
+        operators=gateway.access.operators,
+        pages=gateway.admin,
+        metrics=gateway.metrics,
+        server_info=lambda: of_gateway(gateway.render_services, gateway.fingerprints),
         leaving=lambda: gateway.leaving,
     )
 
@@ -109,7 +121,7 @@ def _add_render_routes(gateway: "Gateway", clients: web.Application) -> None:
         endpoints.add_render_routes(gateway.access.guards(clients, flat=flat).limited)
 
 
-def _add_operators_routes(gateway: "Gateway", handlers: Handlers, guard: Guard) -> None:
+def _add_operators_routes(gateway: "Gateway", guard: Guard) -> None:
     check = gateway.access.operators.check_admin
     page = lambda: gateway.admin.workers()  # noqa: E731 - asked for each time
     WorkerRoutes(gateway.fleet, gateway.pool, check=check, page=page).add_to(guard)
@@ -121,7 +133,6 @@ def _add_operators_routes(gateway: "Gateway", handlers: Handlers, guard: Guard) 
         }
 
     PageRoutes(of_late, check=check).add_to(guard)
-    handlers.add_operators_routes_to(guard)
 
 
 async def _nothing(request: web.Request, identity: bytes) -> web.StreamResponse:
