@@ -43,7 +43,7 @@ deploy-check: .venv/installed-dev
 
 screenshots: .venv/installed-dev
 	@KV_GATEWAY_SCREENSHOTS=docs/images .venv/bin/python -m pytest --timeout=300 \
-		tests/gateway/page/test_browser.py -k the_page
+		tests/gateway/admin/page/test_browser.py -k the_page
 
 bench: .venv/installed-dev
 	@.venv/bin/python -m bench $(ARGS)
