@@ -34,8 +34,9 @@ class Feed(FeedView):
     """The event stream of one (worker, rank).
 
     `likely_cause` is what the caller believes to be behind it when nothing comes; it is
-    said with the state. With `can_replay` a replay is wanted where batches are missing:
-    see `replay_from`. With `sliced` the caller calls `work`.
+    said with the state. `reached`: is it connected to where its events come from? With
+    `can_replay` a replay is wanted where batches are missing: see `replay_from`. With
+    `sliced` the caller calls `work`.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Feed(FeedView):
         self.settings = settings or FeedSettings()
         self.counters = Counters()
         self.likely_cause = ""
+        self.reached = False
         self._on_change, self._on_restart = on_change, on_restart
         self._has_source = has_source
         self._silence = Silence(clock, self.settings.silent_after_s)
@@ -138,6 +140,7 @@ class Feed(FeedView):
 
     def connected(self) -> None:
         """The event socket is connected. The next batch says if any were missed."""
+        self.reached = True
         self._worklist.do(self._connected())
 
     def _connected(self) -> Work:
@@ -148,8 +151,19 @@ class Feed(FeedView):
             self._following.connected()
         yield 0
 
+    def unanswered(self, why: str) -> None:
+        """Where its events should come from nobody publishes; none has come yet."""
+        self._worklist.do(self._unanswered(why))
+
+    def _unanswered(self, why: str) -> Work:
+        if self.last_sequence is None and self.state is FeedState.LIVE:
+            self._doubt.lost = True
+            self._doubt.suspend(FeedState.SILENT, why)
+        yield 0
+
     def disconnected(self, why: str) -> None:
         """The event socket lost its peer: batches may be missed from now on."""
+        self.reached = False
         self._worklist.do(self._disconnected(why))
 
     def _disconnected(self, why: str) -> Work:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from gateway.app import Gateway
-from gateway.doctor.diagnosis import Checkup, examine, heard, tells_load
+from gateway.doctor.diagnosis import Checkup, examine, heard, reached, tells_load
 from gateway.doctor.source_findings import examine_sources
 from gateway.doctor.trial import try_out
 from gateway.settings.config import Config
@@ -26,6 +26,8 @@ EVENTS_S = 5.0
 """So long after its chats a worker's events may take."""
 IDLE_S = 1.0
 """So long a worker that is sent nothing is listened to."""
+REACH_S = 4.0
+"""After so long it is known if anybody publishes where events should come from."""
 REFUSED = "cannot connect"
 NO_MODEL = "no_model"
 COLUMNS = (
@@ -86,6 +88,8 @@ async def _listen(config: DoctorConfig, workers: Sequence[Worker]) -> None:
 
     if not config.probe:
         await _until(said, loop.time() + IDLE_S)
+        known = loop.time() + REACH_S
+        await _until(lambda: all(map(reached, workers)), known)
         return
     await _until(said, loop.time() + EVENTS_S / 2)
     if unheard := [worker for worker in workers if not heard(worker)]:
@@ -157,6 +161,9 @@ def _said(checkups: Sequence[Checkup], *, wrong: bool) -> list[str]:
 
 def diagnose(config: DoctorConfig) -> int:
     """Examine, print, and say by the exit status whether something is wrong."""
+    if sys.stderr.isatty():
+        text = f"asking the workers, for {config.wait:g} s at most ..."
+        print(text, file=sys.stderr)  # noqa: T201
     checkups = asyncio.run(check(config))
     sys.stdout.write(report(checkups))
     return int(any(f.wrong for checkup in checkups for f in checkup.findings))

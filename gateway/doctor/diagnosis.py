@@ -88,6 +88,13 @@ def heard(worker: Worker) -> bool:
     )
 
 
+def reached(worker: Worker) -> bool:
+    """Whether it is known of each of its feeds if anybody publishes there."""
+    return all(
+        feed.reached or feed.state is not FeedState.LIVE for feed in _feeds(worker)
+    )
+
+
 def _feeds(worker: Worker) -> list[Feed]:
     return [known.feed for _, known in sorted(worker.knowledge.items())]
 

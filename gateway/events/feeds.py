@@ -140,13 +140,16 @@ class _Subscription:
     ) -> None:
         """Tell the feed of lost and made connections, until cancelled."""
         feed, endpoint = self._stream.feed, self._endpoint
-        expect(feed, f"nothing publishes at {endpoint}: {UNREACHED}")
+        nobody = f"nothing publishes at {endpoint}: {UNREACHED}"
+        expect(feed, nobody)
         connected = was_connected = False
         while True:
             # ZMQ never comes back to a peer that broke its protocol, such as another
             # service at that port while the worker was away, or a batch too large.
             if not connected and not await changes.poll(RENEW_MS):
                 self._connect_anew()
+                feed.unanswered(nobody)
+                await self._stream.work()
                 continue
             change = parse_monitor_message(await changes.recv_multipart())
             connected = change["event"] == CONNECTED

@@ -47,6 +47,24 @@ def test_without_a_source_it_is_estimated() -> None:
     assert stream.emptied == 1
 
 
+def test_nobody_publishes_before_the_first_batch() -> None:
+    """Silent with that reason, until somebody is there or a batch comes."""
+    stream = Stream()
+    feed = stream.feed
+    feed.unanswered("nothing publishes there")
+    assert (feed.state, feed.reason) == ("silent", "nothing publishes there")
+    stream.clock.now += 100
+    feed.tick()
+    assert (feed.state, feed.reason) == ("silent", "nothing publishes there")
+    feed.connected()
+    assert (feed.state, feed.reason, feed.reached) == ("live", "no batch yet", True)
+    feed.unanswered("nothing publishes there")
+    stream.send(stored(1))
+    assert (feed.state, feed.reason, feed.complete) == ("live", "", True)
+    feed.unanswered("nothing publishes there")  # then it is a lost connection
+    assert (feed.state, stream.held(1), stream.owner.suspect_blocks) == ("live", 1, 0)
+
+
 def test_a_late_join_is_live_but_incomplete() -> None:
     """What was stored before is unknown, what is known is right."""
     stream = Stream()

@@ -95,8 +95,9 @@ async def test_workers_that_say_nothing_are_started_otherwise(
         assert checkup.cached_tokens == "not told"
 
 
+@pytest.mark.parametrize("probe", [True, False])
 async def test_events_at_another_port(
-    start_worker: StartWorker, model_dir: Path
+    probe: bool, start_worker: StartWorker, model_dir: Path
 ) -> None:
     """Nobody publishes where the operator said: the endpoint is named."""
     worker = await start_worker(SIM)
@@ -104,10 +105,12 @@ async def test_events_at_another_port(
     events = (EventEndpoint(worker.url, 0, endpoint),)
     sources = ((None, str(model_dir)),)
     (found,) = await check(
-        config(worker.url, probe=True, model=sources, kv_events=events)
+        config(worker.url, probe=probe, model=sources, kv_events=events)
     )
-    (finding,) = found.findings
+    finding = found.findings[0]
+    assert finding.wrong
     assert f"nothing publishes at {endpoint}" in finding.problem
+    assert found.events == "silent, nothing heard"
     assert worker.url in finding.remedy
 
 
@@ -135,7 +138,12 @@ def test_what_is_only_unknown_is_not_wrong(
     monkeypatch.setattr("gateway.doctor.checkup.check", one)
     assert diagnose(config("http://w1:8000")) == 0
     text = "nothing is wrong\nhttp://w1:8000: nothing heard\n    find out: --probe\n"
-    assert capsys.readouterr().out.endswith(text)
+    said = capsys.readouterr()
+    assert said.out.endswith(text)
+    assert said.err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    diagnose(config("http://w1:8000"))
+    assert capsys.readouterr().err.startswith("asking the workers")
 
 
 async def test_nothing_is_waited_for_where_nothing_is_to_come(

@@ -185,6 +185,32 @@ async def test_a_lost_connection(
     await asyncio.wait({follow})
 
 
+async def test_nobody_publishes_there(
+    sockets: EventSockets, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so before any request, and takes it back once somebody does."""
+    monkeypatch.setattr(feeds, "RENEW_MS", 300)
+    publisher = Publisher()
+    publisher.leave()
+    follow = asyncio.create_task(sockets.follow(feed, publisher.source, ignore))
+    await until(lambda: feed.state is FeedState.SILENT)
+    assert feed.reason.startswith(f"nothing publishes at {publisher.endpoint}: ")
+    assert not feed.reached
+    publisher.come_back()
+    await until(lambda: feed.state is FeedState.LIVE)
+    assert (feed.reason, feed.reached) == ("no batch yet", True)
+    await asyncio.sleep(0.2)
+    publisher.send(0)
+    await until(lambda: feed.complete)
+    publisher.leave()
+    await until(lambda: feed.state is FeedState.DEGRADED)
+    await asyncio.sleep(0.5)
+    assert (feed.reason, feed.reached) == ("connection lost", False)
+    follow.cancel()
+    await asyncio.wait({follow})
+    publisher.close()
+
+
 async def test_a_batch_without_end_is_not_received(
     sockets: EventSockets,
     publisher: Publisher,
