@@ -171,10 +171,11 @@ def check_framing(request: web.BaseRequest) -> None:
 
     Raises BadFraming for versions other than HTTP/1.0 and 1.1, and for a body with
     a transfer coding besides ``chunked``, which would reach the worker still coded;
-    MethodNotAllowed for TRACE, whose answer would show the headers a worker gets.
+    MethodNotAllowed for TRACE, whose answer would show the headers a worker gets, and
+    for CONNECT, whose answer would begin a tunnel.
     """
-    if request.method == hdrs.METH_TRACE:
-        raise MethodNotAllowed("TRACE is not answered")
+    if request.method in (hdrs.METH_TRACE, hdrs.METH_CONNECT):
+        raise MethodNotAllowed(f"{request.method} is not answered")
     if request.version not in (HttpVersion10, HttpVersion11):
         raise BadFraming("the request is neither HTTP/1.0 nor HTTP/1.1")
     coding = request.headers.get(hdrs.TRANSFER_ENCODING)

@@ -187,9 +187,12 @@ async def test_closed_routes_however_they_are_written(gateway_for: GatewayFor) -
         assert worker.requests == []
 
 
-async def test_trace_is_not_passed_on(gateway_for: GatewayFor) -> None:
-    """What answers it would tell the client the headers that were added for it."""
-    request = b"TRACE /v1/x HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n"
+@pytest.mark.parametrize("line", [b"TRACE /v1/x", b"CONNECT /v1/x", b"CONNECT h:80"])
+async def test_methods_that_are_not_passed_on(
+    gateway_for: GatewayFor, line: bytes
+) -> None:
+    """One tells the client the headers that were added for it, one begins a tunnel."""
+    request = line + b" HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n"
     async with RawWorker(answering(FINE)) as worker, gateway_for(worker) as gateway:
         assert (await answers(gateway.port, request))[9:12] == b"405"
         assert worker.requests == []
