@@ -94,5 +94,5 @@ def _place(error: Exception) -> str:
     """Where it is wrong; not what stands there."""
     if not isinstance(error, msgspec.ValidationError):
         return "no JSON"
-    place = str(error).rpartition("`$")[2].rstrip("`")
-    return f"{place or 'all of it'} is not as it should be"
+    _, found, place = str(error).rpartition("`$")
+    return f"{place.rstrip('`') if found else 'all of it'} is not as it should be"

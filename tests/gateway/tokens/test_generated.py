@@ -79,3 +79,19 @@ def test_names_of_tokens_are_read_as_ids() -> None:
     top = [{"token": "token_id:7", "logprob": -1.0}]
     entry = {"token": "token_id:7", "logprob": -1.0, "top_logprobs": top}
     assert shown({"top_logprobs": 1}, entry, chat=True) == [7]
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        (b"[1]", "all of it is not as it should be"),
+        (b"null", "all of it is not as it should be"),
+        (b'{"choices":[{"index":"x"}]}', ".choices[0].index is not as it should be"),
+        (b"{", "no JSON"),
+    ],
+)
+def test_what_is_wrong_is_told_by_its_place(data: bytes, place: str) -> None:
+    """Without a word of what stands there, nor of how it was read."""
+    with pytest.raises(MalformedAnswer) as raised:
+        read_chunk(data, ALL)
+    assert str(raised.value) == f"the worker's answer: {place}"
