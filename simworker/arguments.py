@@ -78,60 +78,67 @@ _CHOICES: dict[str, tuple[Sequence[str], str]] = {
 }
 
 
+_LISTS: dict[str, tuple[Any, str, str]] = {
+    "served_model_name": (
+        str,
+        "NAME",
+        "names requests may ask for (default: the model's)",
+    ),
+    "lora_modules": (str, "NAME", "adapters to serve, NAME=PATH"),
+    "attention_windows": (
+        int,
+        "N",
+        "a KV cache group more for each sliding window of so many tokens",
+    ),
+}
+
+_SWITCHES: dict[str, str] = {
+    "legacy_replay": "replay without topic, as vLLM before 0.26",
+    "bytes_hashes": "events carry whole digests instead of integers",
+    "bigrams": "SGLang's events tell pairs of tokens, as with EAGLE",
+    "bare_offload": "vLLM's events of the tier behind the GPU tell no tokens",
+    "tails": "a request's last block is cached though it is not full",
+    "dev_mode": "serve /reset_prefix_cache",
+    "kv_events": "publish no KV events, as engines ship",
+    "prompt_tokens_details": "usage does not tell the cached tokens",
+}
+"""What is on unless told otherwise has a flag that begins with `--no-`."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `sim-worker` to `parser`."""
     parser.epilog = EPILOG
     defaults = SimOptions()
-    parser.add_argument("--engine", choices=ENGINES, default=defaults.engine)
+    add = parser.add_argument
+    add("--engine", choices=ENGINES, default=defaults.engine)
     for name, (kind, text) in _HELP.items():
         default = getattr(defaults, name)
         shown = text if default is None else f"{text} (default: %(default)s)"
-        parser.add_argument(
-            f"--{flag(name)}", type=kind, default=default, metavar="X", help=shown
-        )
-    for name, text in (
-        (
-            "served_model_name",
-            "names requests may ask for (default: the model's)",
-        ),
-        ("lora_modules", "adapters to serve, NAME=PATH"),
-    ):
-        parser.add_argument(
-            f"--{flag(name)}", nargs="+", default=[], metavar="NAME", help=text
-        )
-    parser.add_argument(
-        "--attention-windows", nargs="+", default=[], metavar="N", type=int,
-        help="a KV cache group more for each sliding window of so many tokens",
-    )  # fmt: skip
-    for name, (choices, text) in _CHOICES.items():
-        parser.add_argument(
+        add(f"--{flag(name)}", type=kind, default=default, metavar="X", help=shown)
+    for name, (kind, metavar, text) in _LISTS.items():
+        add(
             f"--{flag(name)}",
-            choices=choices,
-            default=getattr(defaults, name),
-            help=f"{text} (default: %(default)s)",
+            nargs="+",
+            type=kind,
+            default=[],
+            metavar=metavar,
+            help=text,
         )
-    for name, text in (
-        ("legacy_replay", "replay without topic, as vLLM before 0.26"),
-        ("bytes_hashes", "events carry whole digests instead of integers"),
-        ("bigrams", "SGLang's events tell pairs of tokens, as with EAGLE"),
-        ("bare_offload", "vLLM's events of the tier behind the GPU tell no tokens"),
-        ("tails", "a request's last block is cached though it is not full"),
-        ("dev_mode", "serve /reset_prefix_cache"),
-    ):
-        parser.add_argument(f"--{flag(name)}", action="store_true", help=text)
-    for name, text in (
-        ("kv_events", "publish no KV events, as engines ship"),
-        ("prompt_tokens_details", "usage does not tell the cached tokens"),
-    ):
-        parser.add_argument(
-            f"--no-{flag(name)}", dest=name, action="store_false", help=text
-        )
+    for name, (choices, text) in _CHOICES.items():
+        default = getattr(defaults, name)
+        shown = f"{text} (default: %(default)s)"
+        add(f"--{flag(name)}", choices=choices, default=default, help=shown)
+    for name, text in _SWITCHES.items():
+        is_on = getattr(defaults, name)
+        words = f"--no-{flag(name)}" if is_on else f"--{flag(name)}"
+        add(words, dest=name, action="store_const", const=not is_on, default=is_on,
+            help=text)  # fmt: skip
 
 
 def from_args(args: argparse.Namespace) -> SimOptions:
     """The record of a parsed command line. Raises BadOptions."""
     values = {name: getattr(args, name) for name in SimOptions.__struct_fields__}
-    for name in ("served_model_name", "lora_modules", "attention_windows"):
+    for name in _LISTS:
         values[name] = tuple(values[name])
     options = SimOptions(**values)
     options.check()

@@ -2,6 +2,8 @@
 
 import argparse
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -58,96 +60,55 @@ class SimulateOptions(msgspec.Struct, frozen=True, kw_only=True):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Every option of the command."""
     names = ", ".join(sorted(SYNTHETIC))
-    add = parser.add_argument
-    add("--trace", type=Path, metavar="FILE", help="the trace to replay")
-    add(
-        "--format",
-        default="synthetic:chat4",
-        type=_format,
-        metavar="mooncake|azure|synthetic:NAME",
-        help=f"what --trace is, or what to replay in its place: {names} "
-        "(default: %(default)s)",
-    )
-    add("--workers", type=_whole, default=8, metavar="N", help="(default: 8)")
-    add(
-        "--cache-tokens",
-        type=_whole,
-        default=307_328,
-        metavar="N",
-        help="KV cache of each worker (default: %(default)s)",
-    )
-    add("--block-size", type=_whole, default=16, metavar="N", help="(default: 16)")
-    add(
-        "--policy",
-        choices=sorted(POLICIES),
-        default="kv_cache_aware",
-        help="how a worker is chosen (default: %(default)s)",
-    )
-    add("--compare", action="store_true", help="every policy, and a table on stderr")
-    add(
-        "--arrival-scale",
-        type=_positive,
-        default=1.0,
-        metavar="X",
-        help="arrival times are divided by X (default: 1)",
-    )
+    add, flag = partial(_add_value, parser), parser.add_argument
+    flag("--trace", type=Path, metavar="FILE", help="the trace to replay")
+    add("--format", _format, "synthetic:chat4", "mooncake|azure|synthetic:NAME",
+        f"what --trace is, or what to replay in its place: {names}")  # fmt: skip
+    add("--workers", _whole, 8, "N")
+    add("--cache-tokens", _whole, 307_328, "N", "KV cache of each worker")
+    add("--block-size", _whole, 16, "N")
+    flag("--policy", choices=sorted(POLICIES), default="kv_cache_aware",
+         help="how a worker is chosen (default: %(default)s)")  # fmt: skip
+    flag("--compare", action="store_true", help="every policy, and a table on stderr")
+    add("--arrival-scale", _positive, 1.0, "X", "arrival times are divided by X")
     _add_worker_arguments(parser)
-    add("--seed", type=int, default=0, metavar="S", help="(default: 0)")
-    add(
-        "--limit",
-        type=_whole,
-        metavar="N",
-        help="only the first N requests (default: all)",
-    )
+    add("--seed", int, 0, "S")
+    flag("--limit", type=_whole, metavar="N",
+         help="only the first N requests (default: all)")  # fmt: skip
 
 
 def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
     speed = Speed()
-    add = parser.add_argument
-    add(
-        "--prefill-rate",
-        type=_positive,
-        default=speed.prefill_rate,
-        metavar="R",
-        help="prompt tokens a worker prefills per second (default: %(default)s)",
+    add = partial(_add_value, parser)
+    add("--prefill-rate", _positive, speed.prefill_rate, "R",
+        "prompt tokens a worker prefills per second")  # fmt: skip
+    add("--prefill-cost", _not_negative, speed.prefill_cost_s, "SECONDS",
+        "of each prefill besides its tokens")  # fmt: skip
+    add("--decode-rate", _positive, speed.decode_rate, "R",
+        "tokens per second of one answer")  # fmt: skip
+    add("--max-running", _whole, speed.max_running, "N",
+        "requests a worker runs at once")  # fmt: skip
+    add("--event-delay", _not_negative, 0.0, "MS",
+        "milliseconds until a KV event arrives")  # fmt: skip
+    parser.add_argument(
+        "--no-kv-events", action="store_true", help="the workers publish no events"
     )
-    add(
-        "--prefill-cost",
-        type=_not_negative,
-        default=speed.prefill_cost_s,
-        metavar="SECONDS",
-        help="of each prefill besides its tokens (default: %(default)s)",
-    )
-    add(
-        "--decode-rate",
-        type=_positive,
-        default=speed.decode_rate,
-        metavar="R",
-        help="tokens per second of one answer (default: %(default)s)",
-    )
-    add(
-        "--max-running",
-        type=_whole,
-        default=speed.max_running,
-        metavar="N",
-        help="requests a worker runs at once (default: %(default)s)",
-    )
-    add(
-        "--event-delay",
-        type=_not_negative,
-        default=0.0,
-        metavar="MS",
-        help="milliseconds until a KV event arrives (default: 0)",
-    )
-    add("--no-kv-events", action="store_true", help="the workers publish no events")
-    add(
-        "--fault",
-        type=_fault,
-        action="append",
-        default=[],
-        metavar="FAULT",
+    parser.add_argument(
+        "--fault", type=_fault, action="append", default=[], metavar="FAULT",
         help=f"what goes wrong; repeatable: {', '.join(FAULTS)}",
-    )
+    )  # fmt: skip
+
+
+def _add_value(
+    parser: argparse.ArgumentParser,
+    flag: str,
+    kind: Callable[[str], object],
+    default: object,
+    metavar: str,
+    text: str = "",
+) -> None:
+    shown = f"{text} (default: %(default)s)".strip()
+    parser.add_argument(flag, type=kind, default=default, metavar=metavar, help=shown)
 
 
 def from_args(args: argparse.Namespace) -> SimulateOptions:
