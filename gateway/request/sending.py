@@ -4,6 +4,8 @@ A worker that refuses the ids is asked again as the client wrote it: what it say
 is the client's. Everything else that may be tried again is the proxy's.
 """
 
+from functools import lru_cache
+
 from gateway.access.credentials import Credentials
 from gateway.metrics.registry import Metrics
 from gateway.request.outgoing import Outgoing
@@ -23,6 +25,8 @@ asking again would load it twice."""
 TOO_LARGE = 413
 """Tells of this one body, which ids made longer; not of ids."""
 ERRORS = 400
+ORIGINS = 4096
+"""Workers whose origins are kept at hand."""
 
 
 class Sender:
@@ -46,7 +50,7 @@ class Sender:
         self._client_rank = client_rank
         self._credentials = credentials
         self._tokens = tokens
-        self._origins: dict[str, Origin] = {}
+        self._origin = lru_cache(ORIGINS)(Origin.parse)
 
     async def send(self, outgoing: Outgoing, decision: Decision) -> UpstreamResponse:
         """The head of the worker's answer; GatewayError where there is none."""
@@ -116,9 +120,3 @@ class Sender:
             with_ids=with_ids,
             credentials=self._credentials,
         )
-
-    def _origin(self, url: str) -> Origin:
-        origin = self._origins.get(url)
-        if origin is None:
-            origin = self._origins[url] = Origin.parse(url)
-        return origin
