@@ -91,6 +91,11 @@ class Prover:
         self._day = 0
         self._ids: dict[Renderer, dict[str, bytes]] = {}
 
+    @property
+    def rendered(self) -> Sequence[str]:
+        """The models that workers can be compared with, those without a name aside."""
+        return self._renderers.names
+
     async def prove(
         self, asker: Asker, worker: Worker, *, few: bool = False
     ) -> Proof | Blocker:

@@ -64,6 +64,7 @@ class Sighting(msgspec.Struct, frozen=True):
     process: tuple[object, ...]
     """Another one may be another process."""
     models: tuple[object, ...]
+    """What it lists, and which of all models are rendered here."""
 
 
 class _Watched(msgspec.Struct):
@@ -101,8 +102,6 @@ class Proving:
 
     async def watch(self, session: aiohttp.ClientSession, worker: Worker) -> None:
         """Prove one worker whenever that is due, until cancelled."""
-        api_key = worker.api_key or self._config.worker_api_key
-        asker = Asker(session, worker.url, api_key)
         watched = _Watched()
         while True:
             now = self._sighting(worker)
@@ -111,6 +110,8 @@ class Proving:
             elif now is None or worker.state in AWAY:
                 worker.proof = NOT_ASKED  # one that is away may come back as another
             elif now != watched.before or self._clock() >= watched.due:
+                api_key = worker.api_key or self._config.worker_api_key
+                asker = Asker(session, worker.url, api_key)
                 await self._ask(asker, worker, watched, now)
             await asyncio.sleep(LOOK_S)
 
@@ -149,7 +150,8 @@ class Proving:
         restarts = sum(k.feed.counters.restarts for k in worker.knowledge.values())
         started = self._starts.get(worker.url)
         process = (started, worker.version, worker.engine, restarts)
-        return Sighting((*process, worker.doubts, worker.since), facts.models)
+        models = (*facts.models, *self._prover.rendered)
+        return Sighting((*process, worker.doubts, worker.since), models)
 
     def _write_down(self, worker: Worker, found: Proof | Blocker) -> None:
         known = worker.proof

@@ -80,6 +80,7 @@ class Rig:
         self.asked: list[float] = []
         self.seen: list[Proof | Blocker] = []
         self.few: list[bool] = []
+        self.rendered: list[str] = []
         self.meanwhile: Callable[[], None] = lambda: None
         self.plan: list[tuple[float, Callable[[], object]]] = []
 

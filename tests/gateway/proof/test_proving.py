@@ -60,6 +60,25 @@ async def test_pages_that_fail(steps: Steps) -> None:
     assert rig.worker.proof == PROVEN
 
 
+async def test_a_model_is_loaded_later(steps: Steps) -> None:
+    """Nothing was to be compared when the first worker came: it is asked again."""
+    rig = Rig(Blocker(reason="no_model"), PROVEN)
+    rig.at(20.0, lambda: rig.rendered.append("m"))
+    await steps(rig, 30.0)
+    assert rig.asked == [0.0, 20.0]
+    assert rig.worker.proof == PROVEN
+
+
+async def test_a_second_model_is_loaded_later(steps: Steps) -> None:
+    """What proved one model says nothing of another: all probes are asked."""
+    rig = Rig(WIDE, DIFFERS)
+    rig.rendered.append("m")
+    rig.at(20.0, lambda: rig.rendered.append("n"))
+    await steps(rig, 30.0)
+    assert (rig.asked, rig.few) == ([0.0, 20.0], [False, False])
+    assert rig.worker.proof == DIFFERS
+
+
 async def test_a_restart_meanwhile(steps: Steps) -> None:
     """What a worker answered before it restarted is not written down."""
     rig = Rig(PROVEN, DIFFERS)
