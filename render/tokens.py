@@ -61,14 +61,15 @@ def models(
             "root": renderer.model.name,
             "parent": None,
             "max_model_len": limit,
-            "permission": [_permission(created)],
+            "permission": [permission(created)],
         }
         for name in names
     ]
     return {"object": "list", "data": cards}
 
 
-def _permission(created: int) -> Json:
+def permission(created: int) -> Json:
+    """What vLLM's list of models says of the permission to use each."""
     return {
         "id": f"modelperm-{secrets.token_hex(8)}",
         "object": "model_permission",

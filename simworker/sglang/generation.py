@@ -107,7 +107,7 @@ class CompletionExchange(SglangExchange):
         yield event | {"usage": self._running(line)}
 
     def _logprobs(self, answer: Answer, start: int, end: int) -> Json:
-        return shapes.completion_logprobs(answer.pieces[start:end])
+        return shapes.text_logprobs(answer.pieces[start:end])
 
 
 def _matched(line: Line) -> str | int | None:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from simworker.exchange import Json, Part
+from simworker.logprobs import LOGPROB, completion_logprobs
 
-# A simulated model has no probabilities: every token is as sure as the next.
-LOGPROB = -0.1
 METADATA = {"weight_version": "default"}
 
 
@@ -122,11 +121,6 @@ def chat_logprobs(pieces: Sequence[str], *, top: bool) -> Json:
     return {"content": content}
 
 
-def completion_logprobs(pieces: Sequence[str]) -> Json:
+def text_logprobs(pieces: Sequence[str]) -> Json:
     """`logprobs` of some tokens of a completions answer; offsets are not known."""
-    return {
-        "text_offset": [-1] * len(pieces),
-        "token_logprobs": [LOGPROB] * len(pieces),
-        "tokens": list(pieces),
-        "top_logprobs": [{piece: LOGPROB} for piece in pieces],
-    }
+    return completion_logprobs(pieces, 0) | {"text_offset": [-1] * len(pieces)}

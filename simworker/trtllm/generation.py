@@ -6,6 +6,7 @@ from functools import cached_property
 
 from simworker.answers import Answer
 from simworker.exchange import Exchange, Json, Line, Part
+from simworker.logprobs import completion_logprobs
 from simworker.trtllm import shapes
 
 
@@ -88,4 +89,4 @@ class CompletionExchange(TrtllmExchange):
 
     def _logprobs(self, answer: Answer, start: int, end: int) -> Json:
         offset = sum(map(len, answer.pieces[:start]))
-        return shapes.completion_logprobs(answer.pieces[start:end], offset)
+        return completion_logprobs(answer.pieces[start:end], offset)

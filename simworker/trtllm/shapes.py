@@ -8,9 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from simworker.exchange import Json, Part
-
-# A simulated model has no probabilities: every token is as sure as the next.
-LOGPROB = -0.1
+from simworker.logprobs import LOGPROB
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,17 +149,3 @@ def chat_logprobs(pieces: Sequence[str], *, top: bool) -> Json:
         }
         content.append({**entry, "top_logprobs": [entry]} if top else entry)
     return {"content": content}
-
-
-def completion_logprobs(pieces: Sequence[str], offset: int) -> Json:
-    """`logprobs` of some tokens of a completions answer, `offset` characters in."""
-    offsets = []
-    for piece in pieces:
-        offsets.append(offset)
-        offset += len(piece)
-    return {
-        "text_offset": offsets,
-        "token_logprobs": [LOGPROB] * len(pieces),
-        "tokens": list(pieces),
-        "top_logprobs": [{piece: LOGPROB} for piece in pieces],
-    }

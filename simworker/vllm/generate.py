@@ -11,6 +11,7 @@ from simworker.answers import Answer
 from simworker.errors import ApiError, not_valid
 from simworker.exchange import Exchange, Json, Line, Part
 from simworker.hashing import Medium
+from simworker.logprobs import LOGPROB
 from simworker.request import Body, Call
 from simworker.vllm import fields, shapes
 from simworker.vllm.calls import rank_of
@@ -167,10 +168,10 @@ class GenerateExchange(Exchange):
             "content": [
                 {
                     "token_id": token_id,
-                    "logprob": shapes.LOGPROB,
+                    "logprob": LOGPROB,
                     "rank": 1,
                     "top_logprobs": [
-                        {"token_id": token_id, "logprob": shapes.LOGPROB, "rank": 1}
+                        {"token_id": token_id, "logprob": LOGPROB, "rank": 1}
                     ],
                 }
                 for token_id in answer.token_ids[start:end]

@@ -7,6 +7,7 @@ from typing import Any
 
 from simworker.answers import Answer
 from simworker.exchange import Exchange, Json, Line, Part
+from simworker.logprobs import completion_logprobs
 from simworker.vllm import shapes
 
 
@@ -107,4 +108,4 @@ class CompletionExchange(VllmExchange):
 
     def _logprobs(self, answer: Answer, start: int, end: int) -> Json:
         offset = sum(map(len, answer.pieces[:start]))
-        return shapes.completion_logprobs(answer.pieces[start:end], offset)
+        return completion_logprobs(answer.pieces[start:end], offset)

@@ -1,10 +1,10 @@
 """The models a simulated vLLM worker serves: base names, adapters, their listing."""
 
-import secrets
 from collections.abc import Sequence
 
 import msgspec
 
+from render.tokens import permission
 from simworker.hashing import Identity
 from simworker.options import BadOptions
 from simworker.vllm.errors import unknown_model
@@ -70,21 +70,5 @@ class Models:
             "root": root,
             "parent": parent,
             "max_model_len": self._max_model_len if parent is None else None,
-            "permission": [self._permission()],
-        }
-
-    def _permission(self) -> dict[str, object]:
-        return {
-            "id": f"modelperm-{secrets.token_hex(8)}",
-            "object": "model_permission",
-            "created": self._created,
-            "allow_create_engine": False,
-            "allow_sampling": True,
-            "allow_logprobs": True,
-            "allow_search_indices": False,
-            "allow_view": True,
-            "allow_fine_tuning": False,
-            "organization": "*",
-            "group": None,
-            "is_blocking": False,
+            "permission": [permission(self._created)],
         }
