@@ -35,6 +35,6 @@ def share_of(config: Config, key: str) -> Config:
         metrics_key=key,
         index_memory=max(1, config.index_memory // count),
         max_bodies=max(1, config.max_bodies // count),
-        max_queue=max(1, config.max_queue // count),
+        max_queue=max(min(1, config.max_queue), config.max_queue // count),
         max_inflight_tokens=None if limit is None else max(1, limit // count),
     )

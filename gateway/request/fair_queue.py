@@ -57,6 +57,8 @@ class FairQueue(Generic[T]):
 
     def last_of_longest(self, but: str | None) -> tuple[str | None, T] | None:
         """The last of whoever has most that wait, if more than `but` with one more."""
+        if not self._waiting:
+            return None
         client, items = max(self._waiting.items(), key=lambda pair: len(pair[1]))
         if len(items) <= len(self._waiting.get(but, ())) + 1:
             return None

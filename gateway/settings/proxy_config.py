@@ -5,7 +5,7 @@ from typing import Annotated
 from gateway.settings.access_config import AccessConfig
 from gateway.settings.memory import memory_bytes
 from gateway.settings.options import MINUTES, SECONDS, option
-from gateway.settings.values import positive, seconds, size, whole
+from gateway.settings.values import count, positive, seconds, size, whole
 
 
 class ProxyConfig(AccessConfig, frozen=True, kw_only=True):
@@ -86,9 +86,10 @@ class ProxyConfig(AccessConfig, frozen=True, kw_only=True):
     max_queue: Annotated[
         int,
         option(
-            "requests that may wait for --max-inflight-tokens; more are answered 503",
+            "requests that may wait for --max-inflight-tokens, 0: none; more are "
+            "answered 503",
             metavar="N",
-            parse=whole,
+            parse=count,
         ),
     ] = 256
     queue_timeout: Annotated[

@@ -72,6 +72,13 @@ def whole(text: str) -> int:
     return int(text)
 
 
+def count(text: str) -> int:
+    """A whole number of zero or above; ValueError."""
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise ValueError("is no whole number of zero or above")
+    return int(text)
+
+
 def process_count(text: str) -> int:
     """How many processes may share a port; ValueError."""
     if not 1 <= (number := whole(text)) <= MOST_PROCESSES:

@@ -26,6 +26,12 @@ def test_bounds_are_of_all_together() -> None:
     assert share_of(Config(processes=2), "key").max_inflight_tokens is None
 
 
+def test_no_queue_is_none_in_each() -> None:
+    """And a short one is none in no process."""
+    assert share_of(Config(processes=2, max_queue=0), "key").max_queue == 0
+    assert share_of(Config(processes=2, max_queue=1), "key").max_queue == 1
+
+
 def test_only_the_parent_asks_it() -> None:
     """The keys of operators are the parent's business."""
     share = share_of(CONFIG, "key")

@@ -72,6 +72,18 @@ async def test_a_full_queue_is_refused_at_once() -> None:
     assert rig.admission.waiting == 0
 
 
+async def test_nothing_waits_where_there_is_no_queue() -> None:
+    """Above the limit all is refused at once; below it all passes."""
+    rig = Rig(600, max_queue=0)
+    first = await rig.send(1)
+    await rig.send(2)
+    with pytest.raises(Overloaded, match="as many requests wait as may"):
+        await rig.send(3)
+    assert rig.admission.waiting == 0
+    first.finished(None)
+    await rig.send(3)
+
+
 async def test_one_that_waits_too_long_is_refused() -> None:
     """And leaves the queue."""
     rig = Rig(600, queue_timeout=0.1)

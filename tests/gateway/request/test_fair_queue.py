@@ -72,6 +72,11 @@ def test_nothing_is_kept_of_who_has_gone() -> None:
     assert queue._waiting == {}
 
 
+def test_an_empty_queue_has_no_last() -> None:
+    """There may be no room even in an empty one."""
+    assert FairQueue[str]().last_of_longest("a") is None
+
+
 @given(st.lists(st.sampled_from("abcd"), max_size=40))
 def test_nobody_is_ahead_by_more_than_one(clients: list[str]) -> None:
     """While two clients wait, they have been served alike; none is lost."""
