@@ -17,7 +17,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from kvindex.blocks import pack_ids, unpack_ids
 from render.detokenizer import Vocabulary
-from render.errors import ModelNotFound, Unrenderable
+from render.errors import ModelNotFound, Unrenderable, check_one_of
 from render.libraries import Fastokens, Library, Tokenizers, if_equal
 from render.rust import RustFailed, rust
 from render.verify import Verification
@@ -71,8 +71,7 @@ class Encoder:
         that the reference encodes again (`verify.py`). Raises ModelNotFound if the
         file is no tokenizer, or not one for the encoder asked for.
         """
-        if encoder not in ENCODERS:
-            raise ModelNotFound(f"no encoder {encoder!r}: one of {', '.join(ENCODERS)}")
+        check_one_of("encoder", encoder, ENCODERS)
         with ThreadPoolExecutor(1) as beside:
             fast: Future[Fastokens] | None = None
             if encoder != "tokenizers":

@@ -25,10 +25,11 @@ from render.body import (
     truncation,
 )
 from render.content_format import CONTENT_FORMATS, ContentFormat
+from render.conversation import Conversation
 from render.derender import Derendering
 from render.encoder import Encoder
 from render.encoding import prompt_ids, prompt_offsets
-from render.errors import ModelNotFound, Unrenderable, check_one_of
+from render.errors import Unrenderable, check_one_of
 from render.harmony import (
     Harmony,
     answer_rules,
@@ -129,12 +130,8 @@ class Renderer(Derendering):
         )
 
     def with_profile(self, profile: str) -> "Renderer":
-        """The same model as another engine renders it; loads nothing.
-
-        Raises ModelNotFound for a profile that there is not.
-        """
-        if profile not in PROFILES:
-            raise ModelNotFound(f"no profile {profile!r}: one of {', '.join(PROFILES)}")
+        """The same model as another engine renders it; raises ModelNotFound."""
+        check_one_of("profile", profile, PROFILES)
         return Renderer(
             model=self.model,
             profile=PROFILES[profile],
@@ -200,8 +197,18 @@ class Renderer(Derendering):
         start = time.perf_counter()
         if self._harmony is not None:
             prompt = harmony_prompt(self._harmony, self._profile.HARMONY, chat)
-            took = time.perf_counter() - start
-            return msgspec.structs.replace(prompt, template_s=took)
+        else:
+            conversation = self._conversation(chat, chat_template)
+            prompt = Prompt(
+                text=conversation.text(self.model.special_tokens),
+                special=special,
+                cut=cut,
+                appended=conversation.appended,
+            )
+        took = time.perf_counter() - start
+        return msgspec.structs.replace(prompt, template_s=took)
+
+    def _conversation(self, chat: ChatBody, chat_template: str | None) -> Conversation:
         templates = self._templates
         if chat_template is not None:
             templates = templates.overridden(chat_template)
@@ -211,18 +218,12 @@ class Renderer(Derendering):
             content_format=self._content_format,
             defaults=self.default_chat_template_kwargs,
         )
-        if self._switches:
-            conversation = msgspec.structs.replace(
-                conversation,
-                messages=switched(conversation.messages, self._switches),
-                replaced=switched_globals(self._switches),
-            )
-        return Prompt(
-            text=conversation.text(self.model.special_tokens),
-            special=special,
-            cut=cut,
-            appended=conversation.appended,
-            template_s=time.perf_counter() - start,
+        if not self._switches:
+            return conversation
+        return msgspec.structs.replace(
+            conversation,
+            messages=switched(conversation.messages, self._switches),
+            replaced=switched_globals(self._switches),
         )
 
     def completion_prompts(self, body: bytes | Mapping[str, object]) -> list[Prompt]:
