@@ -53,6 +53,8 @@ from router.worker import Worker, WorkerState
 FIRST_ROUND_S = 5.0
 """How long the start waits for workers before it serves without them."""
 PROBE_DEADLINE_S = 30.0
+FORGET_S = 1.0
+"""Between two looks whether a worker that was taken out still answers something."""
 
 
 class Gateway:
@@ -248,8 +250,15 @@ class Gateway:
     def _worker_went(self, worker: Worker) -> None:
         self.ingest.went(worker)
         self.monitor.facts.pop(worker.url, None)
-        self.accounts.forget(worker.url)
-        self.metrics.forget(worker.url)
+        self._forget(worker)
+
+    def _forget(self, worker: Worker) -> None:
+        """What it still answers is counted to its end; then its series go, too."""
+        if self.pool.get(worker.url) is None:
+            self.accounts.forget(worker.url)
+            self.metrics.forget(worker.url)
+        if worker.inflight_requests:
+            asyncio.get_running_loop().call_later(FORGET_S, self._forget, worker)
 
     def application(
         self, upstreams: Upstreams, *, stall_s: float = STALL_S
