@@ -6,6 +6,7 @@ not validate: the values it finds are decoded by whoever wants them.
 """
 
 import asyncio
+import codecs
 import re
 import time
 
@@ -17,6 +18,8 @@ BUDGET_S = 0.25
 
 MAX_DEPTH = 1000
 """Brackets within brackets; a body deeper than that is given up."""
+
+NOT_JSON = "not_json"
 
 _WINDOW = 4 * 1024 * 1024  # bytes one search may run over: about a millisecond
 _MARK = re.compile(rb'["\[\]{},]')
@@ -61,7 +64,8 @@ class _Scan:
         self._value_at = 0
         self._in_string = False
         self._string_at = 0
-        start = self._skip_space(0)
+        mark = len(codecs.BOM_UTF8) if body.startswith(codecs.BOM_UTF8) else 0
+        start = self._skip_space(mark)
         if body[start : start + 1] != b"{":
             self._stop("not_object")
 
@@ -81,7 +85,7 @@ class _Scan:
             if at < 0:
                 self._at = end
                 if end >= len(self._body):
-                    self._stop("not_json")
+                    self._stop(NOT_JSON)
                 return
             self._at = at + 1
             if not self._in_string:
@@ -115,7 +119,7 @@ class _Scan:
     def _see_colon(self) -> None:
         colon = self._skip_space(self._at)
         if self._body[colon : colon + 1] != b":":
-            self._stop("not_json")
+            self._stop(NOT_JSON)
             return
         self._at = self._value_at = self._skip_space(colon + 1)
 
@@ -133,8 +137,8 @@ class _Scan:
             self._depth -= 1
             if self._depth == 0:
                 self._end_value()
-                rest = self._skip_space(self._at)
-                self._stop("" if rest == len(self._body) else "not_json")
+                whole = self._skip_space(self._at) == len(self._body)
+                self._stop("" if whole and mark == b"}" else NOT_JSON)
 
     def _end_value(self) -> None:
         name = self._names.get(self._key) if self._key else None

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gateway.request.json_fields import top_level
+from gateway.request.json_fields import NOT_JSON, top_level
 
 SMALL = 1024 * 1024
 """Bytes that msgspec skims in one go; above, it is done in slices.
@@ -89,11 +89,16 @@ async def peek(body: bytes) -> Peeked:
     """Read the fields of `body`; the event loop is never held for over 5 ms."""
     if not body:
         return Peeked(problem="empty")
+    problem = None
     if len(body) <= SMALL:
-        return peek_small(body)
+        peeked = peek_small(body)
+        problem = peeked.problem
+        if problem != NOT_JSON:
+            return peeked
+    # Also what only some workers read: NaN, half of a surrogate pair, an order mark.
     found = await top_level(body, names=frozenset(_Fields.__struct_fields__))
     if isinstance(found, str):
-        return Peeked(problem=found)
+        return Peeked(problem=problem or found)
     view = memoryview(body)
     raws = {name: msgspec.Raw(view[start:end]) for name, (start, end) in found.items()}
     return _peeked(_Fields(**raws))
@@ -106,7 +111,7 @@ def peek_small(body: bytes) -> Peeked:
     except msgspec.ValidationError:
         return Peeked(problem="not_object")
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Peeked(problem="not_json")
+        return Peeked(problem=NOT_JSON)
     except RecursionError:
         return Peeked(problem="too_deep")
 

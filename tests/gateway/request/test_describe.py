@@ -59,7 +59,7 @@ NO_JSON = [
     (b"[1, 2]", "not_object"),
     (b'"text"', "not_object"),
     (b'{"model": "\xff\xfe"}', "bad_messages"),
-    (b'{"temperature": NaN}', "not_json"),
+    (b'{"temperature": NaN}', "bad_json"),
     (b'{"a": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", "too_deep"),
     (b'{"messages": [', "not_json"),
 ]

@@ -61,10 +61,11 @@ async def test_the_last_of_repeated_fields_counts(pad: bytes) -> None:
         (b"nonsense", "not_json"),
         (b"[1]", "not_object"),
         (b'"text"', "not_object"),
-        (b'{"a":NaN}', "not_json"),
+        (b'{"a":1]', "not_json"),
         (b'{"a":1', "not_json"),
         (b'{"a":1} x', "not_json"),
-        (b'\xef\xbb\xbf{"a":1}', "not_json"),
+        (b"\xef\xbb\xbf[1]", "not_json"),
+        (b'{"a":"' + b"x" * SMALL + b'"]', "not_json"),
         (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "too_deep"),
         (b'{"a":"' + b"x" * SMALL, "not_json"),
         (b"[" + b"1," * SMALL, "not_object"),
@@ -77,6 +78,19 @@ async def test_the_last_of_repeated_fields_counts(pad: bytes) -> None:
 async def test_problems(body: bytes, problem: str) -> None:
     """In fixed words, small and large."""
     assert await peek(body) == Peeked(problem=problem)
+
+
+@pytest.mark.parametrize("pad", [b"", b',"p":"' + b"x" * SMALL + b'"'])
+@pytest.mark.parametrize(
+    ("start", "odd"),
+    [(b"", b"NaN"), (b"", b'"\\ud83d"'), (b"\xef\xbb\xbf", b"1"), (b"", b'"\n"')],
+)
+async def test_what_only_some_workers_read(
+    start: bytes, odd: bytes, pad: bytes
+) -> None:
+    """It goes to one that has the model, which reads it, or says what is wrong."""
+    body = b'%b{"a":%b,"model":"m","stream":true%b}' % (start, odd, pad)
+    assert await peek(body) == Peeked(model="m", stream=True)
 
 
 @given(st.binary(max_size=200))
