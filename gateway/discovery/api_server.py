@@ -18,7 +18,7 @@ from gateway.discovery.standing import SourceFailed
 from gateway.errors import ConfigError
 from gateway.settings.discovery_config import KubernetesService
 from gateway.upstreams.origin import Origin
-from gateway.workers.contact import reason
+from gateway.workers.asking import reason
 
 UNREACHABLE = "unreachable"
 REFUSED = "refused"

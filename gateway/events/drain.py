@@ -17,7 +17,7 @@ import msgspec
 from gateway.events.owners import Owners
 from gateway.events.silence import expect
 from gateway.events.slices import BLOCKS, Slices
-from gateway.workers.contact import reason
+from gateway.workers.asking import reason
 from gateway.workers.engines.trtllm import NO_EVENTS
 from kvindex.events import UndecodableBatch
 from kvindex.wire.trtllm import read_head, unread_events

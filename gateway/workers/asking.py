@@ -1,5 +1,6 @@
 """One question to a worker of the gateway's own: bounded in time and in size."""
 
+import os
 from collections.abc import Mapping
 
 import aiohttp
@@ -10,7 +11,11 @@ TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
 
 
 class Unanswered(Exception):
-    """There is no answer; the text says why."""
+    """There is no answer to what was asked at `path`; `why` says it without that."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.why = why
 
 
 class TooLong(Unanswered):
@@ -61,10 +66,8 @@ class Asker:
                 allow_redirects=False,
             ) as response:
                 return Page(response.status, await _read(response, path, limit))
-        except TimeoutError:
-            raise Unanswered(f"{path}: no answer in time") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise Unanswered(f"{path}: {type(error).__name__}: {error}") from None
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise Unanswered(path, reason(error)) from None
 
 
 async def _read(response: aiohttp.ClientResponse, path: str, limit: int) -> bytes:
@@ -72,5 +75,27 @@ async def _read(response: aiohttp.ClientResponse, path: str, limit: int) -> byte
     while more := await response.content.read(limit):
         body += more
         if len(body) > limit:
-            raise TooLong(f"{path} answers over {limit} bytes")
+            raise TooLong(path, f"answers over {limit} bytes")
     return body
+
+
+def reason(error: Exception) -> str:
+    """Why a worker has not answered, in a few words."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"cannot connect: {_of_certificate(error.certificate_error)}"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return f"cannot connect: no TLS ({getattr(error.os_error, 'reason', None)})"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number, said = error.os_error.errno, error.os_error.strerror
+        if number is not None and number > 0:  # name resolution has its own numbers
+            said = os.strerror(number)
+        return f"cannot connect: {said}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _of_certificate(error: Exception) -> str:
+    """What is wrong with the certificate that a worker has shown."""
+    wrong = getattr(error, "verify_message", None) or str(error)
+    return f"its certificate does not hold ({wrong})"

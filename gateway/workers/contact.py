@@ -4,13 +4,13 @@ The answer is neutral (`WorkerFacts`); how an engine puts it is in `engines/`.
 """
 
 import asyncio
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
 import msgspec
 
+from gateway.workers.asking import TIMEOUT, Asker, TooLong, Unanswered
 from gateway.workers.engines import sglang, trtllm, vllm
 from gateway.workers.engines.facts import (
     Engine,
@@ -24,7 +24,6 @@ from router.models import ListedModel
 from router.worker import CHAT, TOKENS, WorkerSpec
 
 ANSWER_LIMIT = 8 * 1024 * 1024
-TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
 
 GENERIC = "generic"
 NAMES = {
@@ -36,8 +35,6 @@ NAMES = {
 """What `owned_by` of /v1/models says -> the engine."""
 NOT_FOUND, WANTS_POST = 404, 405
 ENGINES: Mapping[str, Engine] = {"vllm": vllm, "sglang": sglang, "trtllm": trtllm}
-
-
 NO_NAMES: Mapping[str, str] = {}
 
 
@@ -67,16 +64,16 @@ class Contact:
     def __init__(
         self, session: aiohttp.ClientSession, url: str, api_key: str | None
     ) -> None:
-        self._session = session
-        self._url = url
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._asker = Asker(session, url, api_key, timeout=TIMEOUT)
 
     async def models(self) -> list[dict[str, Any]]:
         """The entries of /v1/models; raises ContactFailed."""
         try:
-            page = await self._get("/v1/models")
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ContactFailed(reason(error)) from None
+            page = await self._asker.get("/v1/models", ANSWER_LIMIT)
+        except TooLong as error:
+            raise ContactFailed(str(error)) from None
+        except Unanswered as error:
+            raise ContactFailed(error.why) from None
         if page.status != 200:
             raise ContactFailed(f"/v1/models answers {page.status}")
         try:
@@ -94,25 +91,12 @@ class Contact:
 
     async def _page(self, route: str, older: str | None) -> Page | None:
         try:
-            page = await self._get(route)
-        except (aiohttp.ClientError, TimeoutError, OSError, ContactFailed):
+            page = await self._asker.get(route, ANSWER_LIMIT)
+        except Unanswered:
             return None
         if page.status == 404 and older is not None:
             return await self._page(older, None)
         return page if page.status < 500 else None
-
-    async def _get(self, route: str) -> Page:
-        url = self._url + route
-        async with self._session.get(
-            url, headers=self._headers, timeout=TIMEOUT
-        ) as response:
-            body = await response.content.read(ANSWER_LIMIT)
-            while body and not response.content.at_eof():
-                more = await response.content.read(ANSWER_LIMIT)
-                if len(body) + len(more) > ANSWER_LIMIT:
-                    raise ContactFailed(f"{route} answers more than {ANSWER_LIMIT} B")
-                body += more
-            return Page(response.status, body)
 
 
 async def ask(
@@ -189,28 +173,6 @@ async def _by_routes(contact: Contact, url: str) -> tuple[str | None, EngineFact
     pages.update(await contact.pages("/metrics"))
     trouble = refused("/server_info", info)
     return GENERIC, msgspec.structs.replace(vllm.read(pages, url), trouble=trouble)
-
-
-def reason(error: Exception) -> str:
-    """Why a worker has not answered, in a few words."""
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"cannot connect: {_of_certificate(error.certificate_error)}"
-    if isinstance(error, aiohttp.ClientConnectorSSLError):
-        return f"cannot connect: no TLS ({getattr(error.os_error, 'reason', None)})"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        number, said = error.os_error.errno, error.os_error.strerror
-        if number is not None and number > 0:  # name resolution has its own numbers
-            said = os.strerror(number)
-        return f"cannot connect: {said}"
-    return f"{type(error).__name__}: {error}"
-
-
-def _of_certificate(error: Exception) -> str:
-    """What is wrong with the certificate that a worker has shown."""
-    wrong = getattr(error, "verify_message", None) or str(error)
-    return f"its certificate does not hold ({wrong})"
 
 
 def _listed(entry: dict[str, Any]) -> ListedModel:

@@ -11,7 +11,7 @@ import aiohttp
 
 from gateway.metrics.registry import Metrics
 from gateway.settings.config import Config
-from gateway.workers.contact import reason
+from gateway.workers.asking import reason
 from router.pool import WorkerPool
 from router.worker import Worker, WorkerState
 

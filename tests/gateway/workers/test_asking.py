@@ -36,7 +36,7 @@ async def test_long_answers(client: aiohttp.ClientSession, scripted: Scripted) -
     async def answer(request: web.Request) -> web.Response:
         return web.Response(body=b"x" * 1_000_000)
 
-    with pytest.raises(TooLong, match="/x answers over 1000 bytes"):
+    with pytest.raises(TooLong, match="/x: answers over 1000 bytes"):
         await Asker(client, await scripted(answer), None).get("/x", 1000)
 
 

@@ -139,8 +139,24 @@ async def test_refusals_and_silence() -> None:
 async def test_endless_answers_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker makes the gateway hold more than so much of an answer."""
     monkeypatch.setattr(contact, "ANSWER_LIMIT", 10_000)
-    with pytest.raises(ContactFailed, match=r"no list|more than"):
+    with pytest.raises(ContactFailed, match="/v1/models: answers over 10000 bytes"):
         await facts_of({b"/v1/models": b'{"data": [' + b" " * 100_000})
+
+
+async def test_redirects_are_not_followed() -> None:
+    """A worker says itself who it is: nobody is asked in its place, nor shown a key."""
+    asked = []
+
+    async def script(connection: WorkerConnection) -> None:
+        while request := await connection.request():
+            asked.append(request.split()[1])
+            head = b"HTTP/1.1 307 Temporary Redirect\r\nLocation: /other\r\n"
+            await connection.send(head + b"Content-Length: 0\r\n\r\n")
+
+    async with RawWorker(script) as worker, aiohttp.ClientSession() as session:
+        with pytest.raises(ContactFailed, match="/v1/models answers 307"):
+            await contact.ask(session, WorkerSpec(url=worker.url), "k")
+    assert asked == [b"/v1/models"]
 
 
 async def test_slow_workers_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
