@@ -253,6 +253,7 @@ class Feed(FeedView):
         """Let time pass; call it once a second, and sooner again where it is True."""
         if self._following.overdue(self.settings.replay_limit_s):
             self.replay_ended(complete=False)
+        self._following.mend()
         if self._has_source and self._silence.lasts:
             self._unheard()
         return self._doubt.tick()

@@ -11,6 +11,7 @@ be:
   or ends without it; then it is asked again from batch 0. A replayed batch is never a
   step back, and a live batch that a replay has brought already is known.
 - The first number is above 0: a late join; a replay from 0 is wanted.
+- Where a replay failed, all batches are wanted anew some time later (`mending.py`).
 - Two publishers on one stream: nothing of it is applied, what is held is in doubt.
 
 Not here: what a batch contains (`reader.py`), sockets, time limits (`feed.py`).
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from kvindex.counters import Counters
 from kvindex.doubt import Doubt
 from kvindex.intake import Work
+from kvindex.mending import Mending
 from kvindex.reader import Reader
 from kvindex.replay import Replay
 from kvindex.sequence import Arrival, LiveOrder, Progress, Step, digest_of
@@ -29,6 +31,7 @@ from kvindex.standing import FeedState, Standing
 
 ASKING = "asking for earlier batches"
 UNHEARD = "requests stored blocks, no event came: asking for batches that were lost"
+ANEW = "asking for all batches anew"
 UNANSWERED = "the replay did not end"
 LATE = "joined after the first batch"
 SHARED = "two publishers share this stream"
@@ -61,6 +64,7 @@ class Following:
         self._pause_until = clock()
         self._order = LiveOrder()
         self._progress = Progress()
+        self._mending = Mending(clock, pause_s)
         self._shared = False
 
     @property
@@ -108,6 +112,7 @@ class Following:
             return
         if step is Step.GAP:
             self._missed(sequence)
+            self._mending.missed()
         elif step is Step.FIRST:
             late = LATE if sequence else ""
             self._standing.become(FeedState.LIVE, late, complete=not sequence)
@@ -136,11 +141,13 @@ class Following:
     def _restart(self, why: str) -> None:
         self._reader.restart(why)
         self._progress = Progress()
+        self._mending.over()
 
     def forget(self) -> None:
         """The worker is another process: the next batch is the first."""
         self.replay.drop()
         self._order, self._progress, self._shared = LiveOrder(), Progress(), False
+        self._mending.over()
 
     def connected(self) -> None:
         """The live socket is connected: a replay says what came before."""
@@ -158,6 +165,34 @@ class Following:
         self._want(Step.GAP, UNHEARD)
         return True
 
+    def mend(self) -> None:
+        """Where a replay failed want one again, when it is time to.
+
+        Of what is missing at the end, or where batches came after it of all.
+        """
+        complete = self._standing.complete
+        if complete and self._standing.state is FeedState.LIVE:
+            self._mending.over()
+        lost = self._doubt.lost and self._standing.reason != UNANSWERED
+        away = self.last is None or lost or self._shared or self.replay.open
+        if not self._mending.due or not self._may_ask or away:
+            return
+        self._mending.begin()
+        if complete:
+            self._want(Step.GAP, ASKING)
+        else:
+            self.replay.want(0, self._clock(), anew=True)
+            self._doubt.suspend(FeedState.REPLAYING, ANEW)
+
+    def _build_anew(self, sequence: int) -> None:
+        """The first batch of all there are: if it is batch 0, what is held goes."""
+        self.replay.anew = False
+        if sequence:
+            self._mending.hopeless()
+        else:
+            self._reader.build_anew()
+            self._progress = Progress()
+
     def _want(self, step: Step, why: str = "") -> None:
         """Want a replay: from the last batch seen, or of all there are."""
         self.replay.want(self.last or 0, self._clock())
@@ -173,7 +208,10 @@ class Following:
 
     def replayed(self, sequence: int, payload: bytes) -> Work:
         """A batch of the replay. Those before the last one seen change nothing."""
-        replay, last = self.replay, self.last
+        replay = self.replay
+        if replay.active and replay.anew:
+            self._build_anew(sequence)
+        last = self.last
         if not replay.active or replay.again or (last is not None and sequence < last):
             return
         digest = digest_of(payload)
@@ -203,6 +241,7 @@ class Following:
         gone = complete and replay.asked_last is not None and not replay.returned
         if gone:
             self._restart("a replay does not have the last batch")
+            self._order = LiveOrder()  # its numbers are lower, and no restart again
         if gone or (replay.again and complete):
             self._want(Step.FIRST)
             return
@@ -214,6 +253,7 @@ class Following:
         """The replay did not end in time: the next one must wait."""
         if self.replay.open:
             self._pause_until = self._clock() + self._pause_s
+            self._mending.missed()
         yield from self.end_replay(complete=False)
 
     def overdue(self, limit_s: float) -> bool:
@@ -224,7 +264,7 @@ class Following:
         """The state after a replay; a batch that has waited may change it again."""
         if self.last is None:
             self._standing.become(FeedState.LIVE, "no batch yet")
-        elif complete:
+        elif complete or (self.replay.anew and not self._doubt.lost):
             self._doubt.lost = False
             self._doubt.resume()
         else:

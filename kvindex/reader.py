@@ -113,8 +113,12 @@ class Reader:
         self._counters.restarts += 1
         self.empty()
 
-    def empty(self) -> None:
-        """The worker's cache is empty."""
+    def build_anew(self) -> None:
+        """What the worker holds will be told from the beginning."""
         self._intake.clear()
         self._doubt.emptied()
+
+    def empty(self) -> None:
+        """The worker's cache is empty."""
+        self.build_anew()
         self._emptied()

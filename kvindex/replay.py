@@ -19,12 +19,13 @@ class Replay:
     """`wanted` is the batch to ask from, inclusive, while nobody has asked yet.
 
     `active` while asked. `asked_last`: the last batch seen at that time, if it was
-    asked for; `returned`: it came; `again`: ask once more, from batch 0.
+    asked for; `returned`: it came; `again`: ask once more, from batch 0. `anew`: what
+    is held is to be built anew, and its batch 0 has not come yet.
     """
 
     def __init__(self) -> None:
         self.wanted: int | None = None
-        self.active = self.returned = self.again = False
+        self.active = self.returned = self.again = self.anew = False
         self.asked_last: int | None = None
         self.since = 0.0
         self._held: deque[Held] = deque()
@@ -35,9 +36,10 @@ class Replay:
         """Do live batches wait?"""
         return self.active or self.wanted is not None
 
-    def want(self, from_sequence: int, now: float) -> None:
+    def want(self, from_sequence: int, now: float, *, anew: bool = False) -> None:
         """A replay from this batch would mend what is missing."""
         self.wanted, self.active, self.since = from_sequence, False, now
+        self.anew = anew
 
     def begin(self, from_sequence: int, last: int | None, now: float) -> None:
         """It is asked; `last` is the last batch seen."""
@@ -53,7 +55,7 @@ class Replay:
 
     def close(self) -> Iterator[Held]:
         """It is over; the batches that waited, in order."""
-        self.wanted, self.active = None, False
+        self.wanted, self.active, self.anew = None, False, False
         held, self._held, self._held_bytes = self._held, deque(), 0
         while held:
             yield held.popleft()

@@ -247,9 +247,10 @@ class FaultMachine(RuleBasedStateMachine):
         if not self.worker.process:
             return
         self.settle()
-        for _ in range(3):
+        for complete in (False, False, True):
             self.clock.now += TTL
             self.feed.tick()
+            self.replay(complete=complete, limit=0)
         assert self.feed.state is FeedState.LIVE or self.feed.reason == SHARED
         self.check(in_doubt=True)
 

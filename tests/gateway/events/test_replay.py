@@ -1,5 +1,6 @@
 """Missed batches are asked for again; a publisher that does not answer costs little."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from gateway.events import replay
 from gateway.settings.values import EventEndpoint
 from gateway.workers import monitor
+from kvindex.feed import FeedSettings
+from kvindex.standing import FeedState
 from simworker.server import SimWorker
 from tests.gateway.fed import TURN, feeds, held, options, sim, states, told, turn
 from tests.running import Running, StartGateway, StartWorker, until
@@ -78,9 +81,17 @@ async def test_a_late_gateway_learns_what_was_before(
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("how", ["hang", "refuse"])
 async def test_a_replay_that_does_not_end(
-    how: str, start_worker: StartWorker, start_gateway: StartGateway
+    how: str,
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Degraded after its time, not for ever replaying; live events go on."""
+    """Degraded after its time, not for ever replaying; live events go on.
+
+    Once the publisher replays again, all is known that was missed.
+    """
+    soon = partial(FeedSettings, replay_pause_s=3.0)
+    monkeypatch.setattr("gateway.events.ingest.FeedSettings", soon)
     worker = await start_worker(options(replay_port=0))
     gateway = await start_gateway(worker)
     await gateway.chat(TURN)
@@ -91,7 +102,13 @@ async def test_a_replay_that_does_not_end(
     await until(lambda: states(gateway, worker) == ["degraded"])
     await gateway.chat(turn(3))
     await until(lambda: _knows(gateway, turn(3)))
-    assert feeds(gateway, worker)[0].counters.restarts == 0
+    feed = feeds(gateway, worker)[0]
+    assert (feed.complete, await told(gateway, turn(1))) == (False, 0)
+    await sim(gateway, worker, "/sim/faults", replay="")
+    await until(lambda: feed.complete and feed.state is FeedState.LIVE)
+    for messages in (TURN, turn(1), turn(2), turn(3)):
+        assert await told(gateway, messages) >= 8 * 16
+    assert feed.counters.restarts == 0
 
 
 @pytest.mark.usefixtures("impatient")
