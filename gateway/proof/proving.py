@@ -75,6 +75,8 @@ class _Watched(msgspec.Struct):
     all_due: float = 0.0
     """When all probes are; until then a few do, where nothing has happened."""
     failures: int = 0
+    started_at: float | str | None = None
+    """The start of its process, as it told last."""
 
 
 class Proving:
@@ -98,13 +100,12 @@ class Proving:
         self._wall_clock = wall_clock
         self._rng = rng or random.Random()
         self._at_once = asyncio.Semaphore(AT_ONCE)
-        self._starts: dict[str, float | str] = {}
 
     async def watch(self, session: aiohttp.ClientSession, worker: Worker) -> None:
         """Prove one worker whenever that is due, until cancelled."""
         watched = _Watched()
         while True:
-            now = self._sighting(worker)
+            now = self._sighting(worker, watched)
             if worker.api == TOKENS:
                 worker.proof = ONLY_IDS
             elif now is None or worker.state in AWAY:
@@ -130,26 +131,25 @@ class Proving:
         )
         async with self._at_once:
             found = await self._prover.prove(asker, worker, few=few)
-        if now == self._sighting(worker):  # else it is asked again at once
+        if now == self._sighting(worker, watched):  # else it is asked again at once
             watched.failures = watched.failures + 1 if _failed(found) else 0
             if not (few and _by_probes(found)):  # which proves all that was
                 self._write_down(worker, found)
         asked = self._clock()
         if not few:
             watched.all_due = asked + self._until_days_begin()
-        wait = self._wait(worker, found, watched.failures)
+        wait = self._wait(found, watched)
         watched.due = min(asked + wait, watched.all_due)
 
-    def _sighting(self, worker: Worker) -> Sighting | None:
+    def _sighting(self, worker: Worker, watched: _Watched) -> Sighting | None:
         """None for a worker that was never contacted."""
         facts = self._facts.get(worker.url)
         if facts is None:
             return None
         if facts.started_at is not None:  # a page that failed now tells no restart
-            self._starts[worker.url] = facts.started_at
+            watched.started_at = facts.started_at
         restarts = sum(k.feed.counters.restarts for k in worker.knowledge.values())
-        started = self._starts.get(worker.url)
-        process = (started, worker.version, worker.engine, restarts)
+        process = (watched.started_at, worker.version, worker.engine, restarts)
         models = (*facts.models, *self._prover.rendered)
         return Sighting((*process, worker.doubts, worker.since), models)
 
@@ -164,15 +164,15 @@ class Proving:
             log.debug("worker %s: %s", worker.url, found)
             worker.proof = found
 
-    def _wait(self, worker: Worker, found: Proof | Blocker, failures: int) -> float:
+    def _wait(self, found: Proof | Blocker, watched: _Watched) -> float:
         """Seconds until the worker is asked again."""
         if isinstance(found, Blocker) and found.reason == PENDING:
             return LOOK_S
         jitter = self._rng.uniform(0.8, 1.2)
-        if failures:
-            wait = FIRST_RETRY_S * 2.0 ** min(failures - 1, 10)
+        if watched.failures:
+            wait = FIRST_RETRY_S * 2.0 ** min(watched.failures - 1, 10)
             return min(wait, RETRY_LIMIT_S) * jitter
-        if _by_fingerprint(found) or worker.url not in self._starts:
+        if _by_fingerprint(found) or watched.started_at is None:
             return AGAIN_S * jitter
         return DAYS_BEGIN_S + SPREAD_S
 
