@@ -152,6 +152,18 @@ def captured_bodies() -> list[bytes]:
     return found
 
 
+def captured_exchanges(path: str) -> list[bytes]:
+    """Bodies that were sent to one path, in all captures of workers."""
+    found = []
+    for name in ("w1_chat_cases", "w1_other_cases"):
+        text = gzip.decompress((DATA / f"{name}.json.gz").read_bytes())
+        for case in json.loads(text)["cases"].values():
+            steps = [case, *(one for one in case.values() if isinstance(one, dict))]
+            bodies = [one["request"] for one in steps if one.get("path") == path]
+            found += [json.dumps(one).encode() for one in bodies]
+    return found
+
+
 def _events() -> tuple[KVEvent, ...]:
     ids = pack_ids(range(48))
     return (

@@ -1,12 +1,14 @@
 """What is fuzzed: each decoder, what it may raise, and what must hold of its result."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from bench import _fuzz_inputs as inputs
+from bench._fuzz_derender import derender_targets
+from bench._fuzz_target import Target
 from gateway.errors import MalformedAnswer
 from gateway.request.json_fields import _Scan
 from gateway.request.peek import peek_small
@@ -35,13 +37,6 @@ PIECE = 64
 NEXT_FRAME = b"\xfe\xfd"
 
 
-class Target(msgspec.Struct, frozen=True):
-    """`call` raises where an input does what it must not."""
-
-    seeds: Sequence[bytes]
-    call: Callable[[bytes], object]
-
-
 def targets() -> Mapping[str, Target]:
     """By name; loading takes a second."""
     bodies = inputs.captured_bodies()
@@ -54,7 +49,9 @@ def targets() -> Mapping[str, Target]:
     for name, (seeds, decode) in batches.items():
         found[name] = Target(seeds, Batch(decode))
         found[f"{name} feed"] = Target(seeds, Feeding(decode))
-    return found | {
+    return {
+        **found,
+        **derender_targets(renderer),
         "trtllm": Target(inputs.drains(), drain),
         "trtllm feed": Target(inputs.drains(), drain_to_feed),
         "frames": Target(frames, framed),

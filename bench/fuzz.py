@@ -13,17 +13,19 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FrameType
 
-from bench._fuzz_inputs import mutated
-from bench._fuzz_targets import Target, targets
+from bench._fuzz_target import Target
+from bench._fuzz_targets import targets
 
 CORPUS = Path(__file__).parents[1] / "tests" / "data" / "fuzz"
 TOO_LONG_S = 5
 """Seconds of CPU one input may take."""
 GROWTH_BYTES = 256 << 20
-AT_ONCE = 200
+AT_ONCE, AT_ONCE_S = 200, 2.0
+"""Inputs that one target tries before the next one's turn; seconds of CPU at most."""
 KEPT = 20
 """Findings of one target that are kept."""
 POOL = 2_000
@@ -38,7 +40,9 @@ def run(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0, help="of CPU")
     parser.add_argument("--corpus", type=Path, default=CORPUS)
-    parser.add_argument("--target", action="append", help="some targets only")
+    parser.add_argument(
+        "--target", action="append", help="some only, as in 'derender*'"
+    )
     parser.add_argument("--seed", type=int, default=None)
     options = parser.parse_args(argv)
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
@@ -48,7 +52,7 @@ def run(argv: Sequence[str]) -> None:
     chosen = {
         name: Fuzzer(name, target, options.corpus, random.Random(f"{seed}/{name}"))
         for name, target in targets().items()
-        if not options.target or name in options.target
+        if any(fnmatchcase(name, wanted) for wanted in options.target or "*")
     }
     end, before = time.process_time() + 60 * options.minutes, resident_bytes()
     most = before
@@ -59,6 +63,8 @@ def run(argv: Sequence[str]) -> None:
             break
     for fuzzer in chosen.values():
         print(fuzzer.line())
+    for line in itertools.chain(*(fuzzer.told() for fuzzer in chosen.values())):
+        print(line)
     grown = most - before
     print(f"memory grew by {grown / 1e6:.0f} MB at most")
     if grown > GROWTH_BYTES or any(fuzzer.findings for fuzzer in chosen.values()):
@@ -81,16 +87,20 @@ class Fuzzer:
         self, name: str, target: Target, corpus: Path, rng: random.Random
     ) -> None:
         self._name, self._call, self._rng = name, target.call, rng
+        self._mutate, self.told = target.mutate, target.told
         self._corpus = corpus / name.replace(" ", "_")
         self._inputs = [*target.seeds, *corpus_of(self._corpus)]
         self._tried = 0
         self._slowest = (0.0, b"")
         self.findings: dict[str, str] = {}
 
-    def go(self, count: int) -> None:
-        """Try so many inputs."""
+    def go(self, count: int, seconds: float = AT_ONCE_S) -> None:
+        """Try so many inputs, or fewer that take long."""
+        end = time.process_time() + seconds
         for _ in range(count):
-            data = mutated(self._rng, *self._rng.choices(self._inputs, k=2))
+            if time.process_time() > end:
+                break
+            data = self._mutate(self._rng, *self._rng.choices(self._inputs, k=2))
             start = time.process_time()
             why = failure(self._call, data)
             taken = time.process_time() - start
@@ -138,7 +148,9 @@ def failure(call: Callable[[bytes], object], data: bytes) -> str | None:
     except Exception as error:  # whatever it is: that is what is looked for
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
-        return f"{type(error).__name__} at {where}\n{traceback.format_exc(limit=-6)}"
+        said = f" ({error})" if isinstance(error, AssertionError) else ""
+        what = f"{type(error).__name__}{said[:80]}"
+        return f"{what} at {where}\n{traceback.format_exc(limit=-6)}"
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
     return None

@@ -30,6 +30,7 @@ class ElementParser(MarkedParser):
         every = "".join(map(marks.of, DELIMITERS))
         self._stops = re.compile(f"[{every}]")
         self._element = inside
+        self._space: str | None = ""  # between elements, until there is a text
         self._tag: list[str] | None = None
         self._call = ""
         self._written: list[str] = []  # of a call: what it is if it is none
@@ -61,7 +62,17 @@ class ElementParser(MarkedParser):
             self._value.append(text)
         elif self._element == "think":
             events.append(Text("reasoning", self._marks.plain(text)))
-        elif self._element == "response" or text.strip():
+        elif self._element == "response" or self._space is None:
+            events.append(Text("content", self._marks.plain(text)))
+        else:
+            self._between(text, events)
+
+    def _between(self, text: str, events: list[Event]) -> None:
+        """Text between elements is content; space alone is not."""
+        text = (self._space or "") + text
+        self._space = text
+        if text.strip():
+            self._space = None
             events.append(Text("content", self._marks.plain(text)))
 
     def _mark(self, mark: str, events: list[Event]) -> None:
@@ -84,6 +95,7 @@ class ElementParser(MarkedParser):
             self._arguments, self._key = {}, ""
         elif name in OUTER:
             self._element = name if opens and name != "message" else ""
+            self._space = ""
         else:
             self._pass(written, events)
 

@@ -6,17 +6,20 @@ from random import Random
 import pytest
 
 from bench._fuzz_inputs import mutated
-from bench._fuzz_targets import Target, targets
+from bench._fuzz_target import Target
+from bench._fuzz_targets import targets
 from bench.fuzz import CORPUS, Fuzzer, corpus_of, failure
 
 TARGETS = targets()
+SEEDS = 15
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_findings_stay_mended(name: str) -> None:
-    """Seeds, and what was once found, raise nothing."""
+    """Some seeds, and what was once found, raise nothing."""
     target = TARGETS[name]
-    for data in [*target.seeds, *corpus_of(CORPUS / name.replace(" ", "_"))]:
+    few = target.seeds[:: 1 + len(target.seeds) // SEEDS]
+    for data in [*few, *corpus_of(CORPUS / name.replace(" ", "_"))]:
         assert failure(target.call, data) is None
 
 
@@ -24,7 +27,7 @@ def test_findings_stay_mended(name: str) -> None:
 def test_a_few_inputs(name: str, tmp_path: Path) -> None:
     """A short run over each decoder finds nothing."""
     fuzzer = Fuzzer(name, TARGETS[name], tmp_path, Random(name))
-    fuzzer.go(60)
+    fuzzer.go(60, seconds=0.3)
     assert fuzzer.findings == {}
 
 

@@ -20,7 +20,8 @@ from render.parsers.formats import (
 )
 from render.parsers.reasoning_formats import REASONING_FORMATS
 from tests.render.parsers.answers import cut, format_of, parse
-from tests.render.parsers.test_families import BARE, CALLS, M3, WHOLE
+from tests.render.parsers.test_families import BARE, WHOLE
+from tests.render.parsers.written import CALLS, M3
 
 PAIRS = [
     *((None, name) for name in sorted({*CALL_FORMATS, *WHOLE_FORMATS})),

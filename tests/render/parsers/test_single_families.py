@@ -10,7 +10,7 @@ from render.parsers.events import Call
 from render.parsers.values import Tools
 from tests.render.models import byte_level
 from tests.render.parsers.answers import WEATHER, Parsed, cut, format_of, parse
-from tests.render.parsers.test_families import CALLS, M3
+from tests.render.parsers.written import CALLS, M3
 
 ORDER = {
     "type": "function",
