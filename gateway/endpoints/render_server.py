@@ -8,7 +8,7 @@ from aiohttp import web
 from gateway import answers
 from gateway.access.operators import check_api_key
 from gateway.endpoints import server_info
-from gateway.endpoints.render_endpoints import DEADLINE_S, RenderEndpoints
+from gateway.endpoints.render_endpoints import RenderEndpoints, endpoint_threads
 from gateway.errors import ConfigError, NotFound
 from gateway.guard import Guard, Handler
 from gateway.loading import load_renderer
@@ -17,7 +17,6 @@ from gateway.metrics.registry import CONTENT_TYPE, ServerMetrics
 from gateway.proof.fingerprints import Fingerprints
 from gateway.settings.render_config import RenderConfig
 from gateway.settings.shared_config import DEFAULT_PROFILE
-from gateway.threads import Threads
 from gateway.tracing.recorder import Recorder
 from render import ModelNotFound, RenderOptions, RenderService
 
@@ -39,11 +38,7 @@ class RenderServer:
         )
         self.leaving = False
         self._learning: asyncio.Task[None] | None = None
-        self.threads = Threads(
-            threads=config.render_threads,
-            queue=config.render_queue,
-            deadline=DEADLINE_S,
-        )
+        self.threads = endpoint_threads(config)
 
     async def start(self) -> web.Application:
         """The application to serve."""
@@ -51,6 +46,10 @@ class RenderServer:
         self._learning = asyncio.create_task(self.fingerprints.run())
         # Bodies have their own limit (request/body.py); aiohttp's would cut them first.
         app = web.Application(client_max_size=0)
+        self._add_routes(app)
+        return app
+
+    def _add_routes(self, app: web.Application) -> None:
         flat = self.config.render_dialect == "trtllm"
         anyone = Guard(app, self.metrics, flat=flat)
         guard = Guard(
@@ -76,7 +75,6 @@ class RenderServer:
         guard.add("GET", "/metrics", self._exposition, "metrics")
         guard.add("*", r"/{path:[\s\S]*}", _nothing, "other")
         guard.or_else(_nothing, "other")
-        return app
 
     def leave(self) -> None:
         """It will stop: nothing more should be sent here."""
