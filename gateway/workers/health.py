@@ -46,7 +46,8 @@ class HealthChecks:
 
     def _wait_s(self, worker: Worker) -> float:
         interval = self._config.health_interval
-        if worker.state in (WorkerState.ready, WorkerState.draining):
+        fine = worker.state in (WorkerState.ready, WorkerState.draining)
+        if fine and worker.checks >= 0:
             return interval
         return min(interval, SOON_S)
 

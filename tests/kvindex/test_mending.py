@@ -39,7 +39,8 @@ def test_a_late_join_whose_replay_failed() -> None:
     after(stream, PAUSE_S - 1)
     assert feed.replay_from is None
     after(stream, 1)
-    assert (feed.state, feed.replay_from) == (FeedState.REPLAYING, 0)
+    assert feed.state is FeedState.REPLAYING
+    assert feed.replay_from == 0
     assert feed.reason == "asking for all batches anew"
     stream.publish(stored(5, parent=4))
     assert feed.last_sequence == 3
@@ -178,3 +179,18 @@ def test_a_restart_begins_anew() -> None:
     assert (stream.feed.counters.restarts, stream.feed.complete) == (1, True)
     after(stream, 10 * PAUSE_S)
     assert stream.feed.replay_from is None
+
+
+def test_a_restart_is_one_whoever_tells_of_it_first() -> None:
+    """A replay without the last batch shows it; the new first batch does not again."""
+    stream = Recovering()
+    stream.publish(stored(1))
+    stream.publish(stored(2, parent=1))
+    stream.feed.disconnected("connection lost")
+    stream.restart()
+    stream.feed.connected()
+    assert stream.replay() == 2
+    assert (stream.owner.blocks, stream.feed.counters.restarts) == (0, 1)
+    stream.publish(stored(3))
+    assert (stream.feed.counters.restarts, stream.emptied) == (1, 1)
+    assert (stream.feed.complete, stream.held(3)) == (True, 1)

@@ -225,27 +225,6 @@ async def test_a_worker_that_does_not_answer(
         assert (held(gateway, worker), feed.complete) == (2, True)
 
 
-async def test_a_worker_that_dies(
-    start_worker: StartWorker, start_gateway: StartGateway
-) -> None:
-    """Health checks find it without a request, and its feed is in doubt."""
-    endpoint = f"tcp://127.0.0.1:{free_port()}"
-    topic = "kv@127.0.0.1@m"
-    worker = await start_worker(
-        options(kv_events_connect=endpoint, kv_events_topic=topic)
-    )
-    gateway = await start_gateway(
-        worker, kv_events_bind=endpoint, health_interval=0.2, health_timeout=0.2
-    )
-    await asyncio.sleep(0.5)
-    await gateway.chat(TURN)
-    await until(lambda: held(gateway, worker) >= 8)
-    url = worker.url
-    await worker.stop()
-    await until(lambda: states(gateway, url) == ["degraded"])
-    assert feeds(gateway, url)[0].reason.startswith("its worker is suspect: health")
-
-
 async def test_a_topic_of_nobody(
     start_worker: StartWorker,
     start_gateway: StartGateway,

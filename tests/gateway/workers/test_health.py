@@ -8,6 +8,7 @@ import pytest
 
 from gateway.workers import health
 from router.worker import WorkerState
+from tests.gateway.fed import TURN, feeds, free_port, held, options, states
 from tests.gateway.scripted import LISTING, state
 from tests.proxy.raw import (
     CHAT,
@@ -79,6 +80,18 @@ async def test_a_worker_that_fails_its_checks_rests_until_they_pass(
         assert await gateway.metric("health_checks_total", result="failed") >= 3
 
 
+async def test_after_a_check_that_failed_the_next_come_soon(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """So a worker that died gets no requests a few seconds later."""
+    worker = await start_worker()
+    gateway = await start_gateway(worker, health_interval=0.5, health_fall=30)
+    await until(lambda: gateway.gateway.pool.workers[0].checks > 0)
+    address = worker.url
+    await worker.stop()  # at thirty intervals it would take longer than is waited
+    await until(lambda: state(gateway, address) is WorkerState.suspect)
+
+
 async def test_a_worker_too_busy_for_its_checks_is_not_dead(
     start_gateway: StartGateway,
 ) -> None:
@@ -125,3 +138,22 @@ async def test_a_worker_that_is_started_again_is_used_again(
     await until(lambda: state(gateway, address) is WorkerState.ready)
     answered = {(await gateway.chat(hello)).worker for _ in range(4)}
     assert answered == {address, other.url}
+
+
+async def test_a_worker_that_dies_and_connects_to_the_gateway(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Health checks find it without a request, and its feed is in doubt."""
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    topic = "kv@127.0.0.1@m"
+    worker = await start_worker(
+        options(kv_events_connect=endpoint, kv_events_topic=topic)
+    )
+    gateway = await start_gateway(worker, kv_events_bind=endpoint, **QUICK)
+    await asyncio.sleep(0.5)
+    await gateway.chat(TURN)
+    await until(lambda: held(gateway, worker) >= 8)
+    url = worker.url
+    await worker.stop()
+    await until(lambda: states(gateway, url) == ["degraded"])
+    assert feeds(gateway, url)[0].reason.startswith("its worker is suspect: health")
