@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import msgspec
 
-from gateway.commands import COMMANDS, DESCRIPTION
+from gateway.commands import COMMANDS, DESCRIPTION, Command
 from gateway.errors import ConfigError
 from gateway.settings.config_file import NAME
 from gateway.settings.options import add_arguments, options_of
@@ -68,14 +68,7 @@ def parser(command: str, about: str | None = None) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         if name == command:
-            if ours.of:
-                sub.add_argument("of", nargs="?", choices=ours.of)
-            options = (COMMANDS[about] if about in ours.of else ours).options()
-            sub.description = ours.description + _elsewhere(options)
-            add_arguments(sub, options)
-            for flag, help_text in ours.switches.items():
-                sub.add_argument(flag, action="store_true", help=help_text)
-            sub.set_defaults(run=ours.run)
+            _add_options(sub, ours, about)
     for name, (module, summary) in SIMULATED.items():
         simulated = subparsers.add_parser(
             name, help=summary, description=f"{summary}.", allow_abbrev=False
@@ -85,6 +78,19 @@ def parser(command: str, about: str | None = None) -> argparse.ArgumentParser:
             imported.add_arguments(simulated)
             simulated.set_defaults(run=imported.run)
     return top
+
+
+def _add_options(
+    sub: argparse.ArgumentParser, ours: Command, about: str | None
+) -> None:
+    if ours.of:
+        sub.add_argument("of", nargs="?", choices=ours.of)
+    options = (COMMANDS[about] if about in ours.of else ours).options()
+    sub.description = ours.description + _elsewhere(options)
+    add_arguments(sub, options)
+    for flag, help_text in ours.switches.items():
+        sub.add_argument(flag, action="store_true", help=help_text)
+    sub.set_defaults(run=ours.run)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
