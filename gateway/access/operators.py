@@ -1,16 +1,21 @@
 """The keys of operators: who may see /gateway, and the one key of a small server.
 
-Forwarded-for headers are never trusted: a peer is who it is connected as.
+Forwarded-for headers open nothing: a peer is who it is connected as. They close: what
+a proxy on this machine passes on is from elsewhere.
 """
 
 import base64
 import hmac
 import ipaddress
+from collections.abc import Mapping
 
 from aiohttp import web
 
 from gateway.access.errors import Forbidden, Unauthorized, WrongApiKey
 from gateway.admin.same_site import check_same_site, is_private_name
+
+_OF_PROXIES = ("forwarded", "via", "x-forwarded-", "x-real-ip", "x-envoy-")
+"""How the headers begin that proxies add."""
 
 _ASK = ("WWW-Authenticate", 'Basic realm="kv-gateway", charset="UTF-8"')
 
@@ -26,15 +31,23 @@ class Operators:
         """Raise Forbidden or Unauthorized where it may not see /gateway."""
         peername = request.transport and request.transport.get_extra_info("peername")
         peer = peername[0] if isinstance(peername, tuple) else None
-        authorization = request.headers.get("Authorization")
-        check_admin(peer, authorization, self._admin_key, request.headers.get("Host"))
-        check_same_site(request.method, request.headers)
+        headers = request.headers
+        if is_passed_on(headers):
+            peer = None
+        authorization = headers.get("Authorization")
+        check_admin(peer, authorization, self._admin_key, headers.get("Host"))
+        check_same_site(request.method, headers)
 
     def check_metrics(self, request: web.Request) -> None:
         """Raise Unauthorized where it may not see /metrics."""
         key = self._metrics_key
         if key is not None and not _opens(request.headers.get("Authorization"), key):
             raise Unauthorized("the metrics key is missing or wrong", headers=[_ASK])
+
+
+def is_passed_on(headers: Mapping[str, str]) -> bool:
+    """Whether a proxy says that the request is somebody else's."""
+    return any(name.lower().startswith(_OF_PROXIES) for name in headers)
 
 
 def check_admin(
@@ -52,7 +65,10 @@ def check_admin(
     if peer is not None and _is_loopback(peer) and is_private_name(host):
         return
     if key is None:
-        raise Forbidden("/gateway answers loopback peers only; --admin-key opens it")
+        raise Forbidden(
+            "/gateway answers loopback peers only, and not through a proxy; "
+            "--admin-key opens it"
+        )
     if not _opens(authorization, key):
         raise Unauthorized("the admin key is missing or wrong", headers=[_ASK])
 
