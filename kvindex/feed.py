@@ -241,6 +241,21 @@ class Feed(FeedView):
         if holder.confirm(hashes, delivered_blocks):
             self._standing.incomplete("not all blocks are indexed")
 
+    def placed(self, parent: int, block_hash: int, *, since: int) -> None:
+        """The worker found `parent` cached and computed `block_hash` below it.
+
+        Of what was stored below blocks no event told of, the index may know more then.
+        `since`: how many orphans were counted when the request was sent.
+        """
+        holder = self._intake.holder
+        if holder is not None and holder.orphans:
+            self._worklist.do(self._placed(parent, block_hash, since))
+
+    def _placed(self, parent: int, block_hash: int, since: int) -> Work:
+        if (holder := self._intake.holder) is not None:
+            holder.placed(parent, block_hash, since)
+        yield 0
+
     def lacks(self, reason: str) -> None:
         """The worker holds blocks of which no event tells."""
         self._standing.incomplete(reason)

@@ -155,7 +155,8 @@ class Holder:
     ) -> None:
         self.incomplete = True
         self._counters.orphans += len(event.hashes)
-        dropped = self.orphans.add(key, event, parent, media)
+        told = self._counters.orphans
+        dropped = self.orphans.add(key, event, parent, media, told)
         self._counters.orphans_dropped += dropped
         self._charges.account()
 
@@ -184,6 +185,24 @@ class Holder:
                 if self._note(blocks, (engine_hash,), own, False):
                     blocks.add_copies(engine_hash, orphan.copies - 1)
                     arrived.append((engine_hash, own[0]))
+
+    def placed(self, parent: int, block_hash: int, since: int) -> None:
+        """A request found `parent` cached, and had `block_hash` computed below it.
+
+        An orphan told after `since` may be that block: then what it waits for is
+        `parent`, and others that wait for it find their place, too.
+        """
+        found: dict[EngineHash, HolderKey] = {}
+        for head, orphan in self.orphans.heads(since):
+            media = {0: orphan.media} if orphan.media else {}
+            if chain(orphan.token_ids, self.page_size, parent, media) == [block_hash]:
+                found[head.parent] = head.key
+        if len(found) != 1:  # of several nobody knows which
+            return
+        ((name, key),) = found.items()
+        blocks = self._names.maps[key]
+        if blocks.find(name) is None and self._note(blocks, (name,), (parent,), True):
+            self._adopt([(name, parent)])
 
     def removed(self, event: BlockRemoved) -> None:
         """Drop one copy of each block; those never indexed are ignored."""

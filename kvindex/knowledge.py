@@ -60,8 +60,9 @@ class Knowledge:
         self.history = history
         self._clock = clock
         self._unknown = Unknown(feed, clock)
-        self._sent: OrderedDict[int, tuple[float, int, int]] = OrderedDict()
-        """Last block -> when it was sent, blocks held then, blocks removed until then.
+        self._sent: OrderedDict[int, tuple[float, int, int, int]] = OrderedDict()
+        """Last block -> when it was sent, blocks held then, blocks removed until then,
+        orphans until then.
         """
 
     @classmethod
@@ -102,8 +103,9 @@ class Knowledge:
         """A request with these full blocks is sent to the owner now."""
         self.history.sent(hashes)
         if hashes and hashes[-1] not in self._sent:
-            held, removed = self.feed.held(hashes), self.feed.counters.removed
-            self._sent[hashes[-1]] = self._clock(), held, removed
+            held, counters = self.feed.held(hashes), self.feed.counters
+            before = counters.removed, counters.orphans
+            self._sent[hashes[-1]] = self._clock(), held, *before
             if len(self._sent) > _IN_FLIGHT:
                 self._sent.popitem(last=False)
 
@@ -135,7 +137,7 @@ class Knowledge:
         `answered` is False where the worker may never have computed the prompt.
         """
         sent = self._sent.pop(hashes[-1], None) if hashes else None
-        sent_at, held, removed = sent or (None, 0, 0)
+        sent_at, held, removed, orphans = sent or (None, 0, 0, 0)
         if not answered:
             return
         if not streamed:
@@ -153,6 +155,9 @@ class Knowledge:
             self.feed.confirmed(findable, delivered_blocks)
             self._unknown.found(findable, min(delivered_blocks, len(findable)))
             self.history.delivered(findable, delivered_blocks, predicted_blocks)
+            if sent is not None and 0 < delivered_blocks < len(hashes):
+                pair = hashes[delivered_blocks - 1 : delivered_blocks + 1]
+                self.feed.placed(*pair, since=orphans)
 
     def _expect(self, sent_at: float | None, new: int, *, told: bool) -> None:
         """The feed should hear of `new` blocks; `told`: the worker found none of them.
@@ -184,7 +189,9 @@ class Knowledge:
             blocks = self.history.held(hashes, live=live, start=held.blocks)
         if not blocks:
             return NO_CREDIT
-        weighted = float(blocks)
+        more = self._beyond(hashes, held, past)
+        blocks += more.blocks
+        weighted = blocks - _deduction(more, 0, offload_weight)
         if held.blocks > past:
             weighted -= _deduction(held, past, offload_weight)
         return Credit(
@@ -195,6 +202,15 @@ class Knowledge:
             blocks=blocks,
             weighted=weighted,
         )
+
+    def _beyond(self, hashes: Sequence[int], held: Held, past: int) -> Held:
+        """What the index has from where history ends: a late feed knows no roots."""
+        index, owner = self.feed.index, self.feed.owner
+        late = not self.feed.complete and held.blocks < past < len(hashes)
+        if not late or index is None or owner is None:
+            return NOTHING_HELD
+        (more,) = index.match(hashes[past:], [owner])
+        return more
 
 
 def _deduction(held: Held, start: int, offload_weight: float) -> float:

@@ -4,7 +4,7 @@ A parent is unknown after a late join, a lost batch, or a refusal at the memory 
 Without it a block's own hash cannot be computed, so it is not in the index.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 
 import msgspec
@@ -13,6 +13,9 @@ from kvindex.events import BlockStored, EngineHash
 
 ORPHAN_BYTES = 500
 """Memory of one orphan beside its ids and its media key."""
+
+HEADS = 64
+"""Of the latest runs of orphans so many are remembered by their first block."""
 
 HolderKey = tuple[int, str, bool]
 """(group, medium, remote): which of an owner's block maps."""
@@ -32,6 +35,18 @@ class Orphan(msgspec.Struct):
         return ORPHAN_BYTES + len(self.token_ids) + len(self.media or b"")
 
 
+class Head(msgspec.Struct, frozen=True):
+    """The first block of a run of orphans: below a `parent` that no event has told of.
+
+    `told` is what the caller counts orphans by, when it came.
+    """
+
+    key: HolderKey
+    name: EngineHash
+    parent: EngineHash
+    told: int
+
+
 class Orphans:
     """The orphans of one owner, at most `limit_blocks`; the oldest are dropped."""
 
@@ -40,6 +55,7 @@ class Orphans:
         self.bytes = 0
         self._blocks: OrderedDict[tuple[HolderKey, EngineHash], Orphan] = OrderedDict()
         self._children: dict[EngineHash, set[tuple[HolderKey, EngineHash]]] = {}
+        self._heads: deque[Head] = deque(maxlen=HEADS)
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -50,8 +66,11 @@ class Orphans:
         event: BlockStored,
         parent: EngineHash,
         media: dict[int, bytes],
+        told: int = 0,
     ) -> int:
         """Keep the blocks of an event below `parent`; how many that pushed out."""
+        if (key, parent) not in self._blocks:
+            self._heads.append(Head(key, event.hashes[0], parent, told))
         for position, engine_hash in enumerate(event.hashes):
             known = self._blocks.get((key, engine_hash))
             if known is not None:
@@ -106,8 +125,16 @@ class Orphans:
             self.bytes -= orphan.bytes
             yield *name, orphan
 
+    def heads(self, since: int) -> Iterator[tuple[Head, Orphan]]:
+        """The latest heads that were told after `since` and are still there."""
+        for head in self._heads:
+            orphan = self._blocks.get((head.key, head.name))
+            if head.told > since and orphan is not None:
+                yield head, orphan
+
     def clear(self) -> None:
         """Forget all."""
+        self._heads.clear()
         self._blocks.clear()
         self._children.clear()
         self.bytes = 0

@@ -112,6 +112,32 @@ async def test_a_gateway_that_starts_late(
     assert later_predicted - predicted == later_delivered - delivered == again.cached
 
 
+async def test_one_request_places_what_other_gateways_sent(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """A late one knows chats of others once it has asked below the same prompt itself.
+
+    It has heard of them, but not of the system prompt, which was cached before.
+    """
+    worker = await start_worker(options())
+    first = await start_gateway(worker)
+    system = {"role": "system", "content": TURN[0]["content"]}
+    chats = [[system, *turn(number)] for number in range(3)]
+    await first.chat(chats[0])
+    late = await start_gateway(worker)
+    await until(lambda: states(late, worker) == ["live"])
+    await first.chat(chats[1])
+    await until(lambda: feeds(late, worker)[0].counters.orphans)
+    await late.chat(chats[2])
+    await until(lambda: held(late, worker))
+    more = [*chats[1], {"role": "user", "content": "And who else? " * 40}]
+    before = await late.hits()
+    answer = await late.chat(more)
+    predicted, delivered = await late.hits()
+    assert (predicted - before[0], delivered - before[1]) == (answer.cached,) * 2
+    assert answer.cached >= 16 * SIZE
+
+
 async def test_ranks_are_kept_apart(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
