@@ -5,6 +5,7 @@ Only reads, of one service in one namespace. What is made of the answers: `slice
 
 import asyncio
 import os
+import random
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -28,10 +29,12 @@ PAGE = 100
 MOST_PAGES = 1000
 ANSWER_S = 10.0
 BODY_S = 30.0
-WATCH_S = 280
-"""A watch ends after so long by itself, and goes on with a token that is valid."""
+WATCH_S = 300
+"""A watch lasts so long to twice that, and is begun anew with the token of then."""
+LATE_S = 10.0
+"""A server that has not ended a watch so long after its time is not waited for."""
 IDLE_S = 90.0
-"""A watch that says nothing for so long is begun anew: bookmarks come every minute."""
+"""A watch without an event for so long is begun anew: bookmarks come every minute."""
 MOST_BYTES = 32 * 1024 * 1024
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -54,13 +57,17 @@ class ApiServer:
         account: ServiceAccount,
         service: KubernetesService,
         session: aiohttp.ClientSession,
+        *,
+        rng: random.Random,
     ) -> None:
+        """`rng` spreads when watches end: many gateways began theirs at one time."""
         self._origin = Origin.parse(url)
         path = f"/apis/discovery.k8s.io/v1/namespaces/{service.namespace}"
         self._url = f"{self._origin}{path}/endpointslices"
         self._selector = f"kubernetes.io/service-name={service.name}"
         self._account = account
         self._session = session
+        self._rng = rng
 
     async def list(self) -> tuple[list[Any], str]:
         """Every slice as it is now, and the version to watch from.
@@ -83,18 +90,19 @@ class ApiServer:
         raise SourceFailed(MALFORMED, f"the list has more than {MOST_PAGES} pages")
 
     async def watch(self, version: str) -> AsyncGenerator[Event]:
-        """What changes after a version, until the server ends it.
+        """What changes after a version, until the server ends it, or its time is up.
 
         Raises Expired where that is too old, SourceFailed.
         """
+        seconds = self._rng.randint(WATCH_S, 2 * WATCH_S)
         parameters = {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": version,
-            "timeoutSeconds": str(WATCH_S),
+            "timeoutSeconds": str(seconds),
         }
         async with self._get(parameters) as response:
-            async for line in _lines(response.content):
+            async for line in _lines(response.content, seconds + LATE_S):
                 yield await asyncio.to_thread(_decoded, line, Event)
 
     @asynccontextmanager
@@ -176,28 +184,33 @@ async def _whole(response: aiohttp.ClientResponse, most: int) -> bytes:
     return bytes(body)
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Each whole line, until the end, or until nothing came for long."""
+async def _lines(content: aiohttp.StreamReader, life_s: float) -> AsyncIterator[bytes]:
+    """Each whole line, until the end, until none came for long, for so long at most.
+
+    What is no whole line, or an empty one, is no sign of life.
+    """
+    clock = asyncio.get_running_loop().time
+    over, silent = clock() + life_s, clock() + IDLE_S
     rest = bytearray()
-    while True:
+    while (left := min(over, silent) - clock()) > 0:
         try:
-            async with asyncio.timeout(IDLE_S):
+            async with asyncio.timeout(left):
                 piece = await content.readany()
         except TimeoutError:
             return
         if not piece:
-            break
+            if rest.strip():
+                raise SourceFailed(DROPPED, "the watch broke off within an event")
+            return
         rest += piece
         if len(rest) > MOST_BYTES:
             raise SourceFailed(MALFORMED, f"an event has more than {MOST_BYTES} bytes")
         if b"\n" in piece:
             *lines, last = rest.split(b"\n")
             rest = last
-            for line in lines:
-                if line.strip():
-                    yield bytes(line)
-    if rest.strip():
-        raise SourceFailed(DROPPED, "the watch broke off within an event")
+            for line in filter(bytes.strip, map(bytes, lines)):
+                silent = clock() + IDLE_S
+                yield line
 
 
 def _decoded(text: bytes, kind: type[msgspec.Struct]) -> Any:

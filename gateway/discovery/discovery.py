@@ -85,7 +85,7 @@ class Discovery:
         return [
             KubernetesSource(
                 service,
-                ApiServer(self.api_url, account, service, session),
+                ApiServer(self.api_url, account, service, session, rng=random.Random()),
                 Settling(f"k8s/{service}", self._fleet),
                 rng=random.Random(),
             )

@@ -64,7 +64,13 @@ async def follow(
             service = KubernetesService("llm", "vllm", port)
             source = KubernetesSource(
                 service,
-                ApiServer(api.url, ServiceAccount(account), service, client),
+                ApiServer(
+                    api.url,
+                    ServiceAccount(account),
+                    service,
+                    client,
+                    rng=random.Random(1),
+                ),
                 Settling(f"k8s/{service}", found.fleet, linger_s=linger_s),
                 rng=random.Random(1),
             )

@@ -44,8 +44,16 @@ async def test_the_token_is_not_for_everybody(
     api: ScriptedApi, account: Path, client: aiohttp.ClientSession
 ) -> None:
     """Not sent in the clear to another machine, nor to wherever a redirect leads."""
-    near = ApiServer(api.url, ServiceAccount(account), SERVICE, client)
-    far = ApiServer("http://10.0.0.1", ServiceAccount(account), SERVICE, client)
+    near = ApiServer(
+        api.url, ServiceAccount(account), SERVICE, client, rng=random.Random(1)
+    )
+    far = ApiServer(
+        "http://10.0.0.1",
+        ServiceAccount(account),
+        SERVICE,
+        client,
+        rng=random.Random(1),
+    )
     credentials = ServiceAccount(account).read()
     assert near._headers(credentials)["Authorization"] == "Bearer first"
     assert "Authorization" not in far._headers(credentials)
@@ -71,7 +79,9 @@ async def test_the_authority_is_that_of_the_cluster(
     served = ours.server("127.0.0.1")
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=served).start()
     url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-    api = ApiServer(url, ServiceAccount(tmp_path), SERVICE, client)
+    api = ApiServer(
+        url, ServiceAccount(tmp_path), SERVICE, client, rng=random.Random(1)
+    )
     trusted = tmp_path / "ca.crt"
     try:
         for authority in (None, theirs):

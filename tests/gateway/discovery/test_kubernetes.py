@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from gateway.background import running
 from gateway.discovery import api_server
 from gateway.workers.namings import Named
 from router.worker import WorkerSpec
@@ -331,6 +332,46 @@ async def test_a_watch_that_says_nothing_is_begun_anew(
     await until(lambda: len(api.watches) >= 3)
     assert set(api.watches) == {str(api.version)}
     assert not source.standing.failures.total()
+
+
+@pytest.mark.parametrize("bookmarks", [False, True])
+async def test_a_watch_that_never_ends_is_begun_anew(
+    api: ScriptedApi,
+    found: Found,
+    follow: Follow,
+    monkeypatch: pytest.MonkeyPatch,
+    bookmarks: bool,
+) -> None:
+    """Empty lines are no sign of life, and bookmarks are not for ever."""
+    monkeypatch.setattr(api_server, "WATCH_S", 0 if bookmarks else 300)
+    monkeypatch.setattr(api_server, "LATE_S", 0.2)
+    monkeypatch.setattr(api_server, "IDLE_S", 90.0 if bookmarks else 0.2)
+    api.put(endpoint_slice("s1", [A]))
+    source = await follow()
+
+    async def dribble() -> None:
+        while True:
+            api.bookmark() if bookmarks else api.say(b"\n")
+            await asyncio.sleep(0.02)
+
+    async with running(dribble()):
+        await until(lambda: len(api.watches) >= 3)
+    assert found.states == {"10.0.0.1:8000": "ready"}
+    assert api.lists == 1
+    assert not source.standing.failures.total()
+
+
+async def test_watches_of_many_gateways_do_not_end_at_one_time(
+    api: ScriptedApi, follow: Follow
+) -> None:
+    """Each asks for another time, of five to ten minutes."""
+    await follow()
+    for watch in range(1, 9):
+        await until(lambda watch=watch: len(api.watches) >= watch)  # type: ignore[misc]
+        api.drop()
+    times = [int(r["timeoutSeconds"]) for r in api.requests if "watch" in r]
+    assert all(300 <= time <= 600 for time in times)
+    assert len(set(times)) > 4
 
 
 async def test_a_service_without_endpoints(

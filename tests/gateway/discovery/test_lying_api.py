@@ -1,6 +1,7 @@
 """An API server that hangs within an answer, or whose list has no end."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -45,7 +46,9 @@ async def served(answer: bytes, *, hang: bool) -> AsyncIterator[str]:
 def asking(client: aiohttp.ClientSession, account: Path) -> Callable[[str], ApiServer]:
     """Asks the server at a URL."""
     service = KubernetesService(namespace="llm", name="vllm")
-    return lambda url: ApiServer(url, ServiceAccount(account), service, client)
+    return lambda url: ApiServer(
+        url, ServiceAccount(account), service, client, rng=random.Random(1)
+    )
 
 
 @pytest.mark.parametrize(
