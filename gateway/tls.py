@@ -189,6 +189,8 @@ def _load_authorities(context: ssl.SSLContext, flag: str, path: Path) -> None:
 
 
 def _check_readable(flag: str, path: Path) -> None:
+    if path.is_fifo():  # who reads one waits for a writer
+        raise ConfigError(f"{flag} {path}: is a pipe")
     try:
         path.open("rb").close()
     except OSError as error:

@@ -15,6 +15,7 @@ from typing import Annotated
 import msgspec
 
 from gateway.errors import ConfigError
+from gateway.files import content
 
 PREFIX = "kvg-"
 SECRET_BYTES = 32
@@ -77,10 +78,7 @@ def as_toml(record: ApiKey) -> str:
 def read_keys(path: Path) -> tuple[ApiKey, ...]:
     """The records of a file; ConfigError, which repeats nothing of it."""
     try:
-        with path.open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
-        if len(text) > MOST_BYTES:
-            raise ValueError(f"has more than {MOST_BYTES} bytes")
+        text = content(path, MOST_BYTES)
         decode = msgspec.json.decode if path.suffix == ".json" else msgspec.toml.decode
         return _distinct(decode(text, type=_File).keys)
     except OSError as error:

@@ -69,11 +69,11 @@ class Drainer:
         `look` is called where it stops answering, and where it answers again.
         """
         log.info("worker %s: fetching KV events at %s", worker.url, ROUTE)
-        key = worker.api_key or self._api_key
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
         pace, holes, failures = Pace(worker), Holes(worker.url), 1
         answered = False
         while True:
+            key = worker.api_key or self._api_key
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
             try:
                 body = await self._fetch(session, worker.url, headers)
             except DrainFailed as error:

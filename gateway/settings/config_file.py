@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import ConfigError
+from gateway.files import content
 from gateway.settings.options import Option
 
 MOST_BYTES = 1024 * 1024
@@ -40,13 +41,13 @@ def read_file(path: Path, options: Iterable[Option]) -> dict[str, tuple[str, ...
 
 def _decoded(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
-        if len(text) > MOST_BYTES:
-            raise ConfigError(f"{path}: has more than {MOST_BYTES} bytes")
-        return msgspec.toml.decode(text, type=dict[str, Any])
+        text = content(path, MOST_BYTES)
     except OSError as error:
         raise ConfigError(f"--config {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    try:
+        return msgspec.toml.decode(text, type=dict[str, Any])
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: is no TOML: {error}") from None
 

@@ -34,10 +34,10 @@ class HealthChecks:
         """Check one worker again and again, until cancelled; never if so configured."""
         if not self._config.health_interval:
             await asyncio.get_running_loop().create_future()
-        api_key = worker.api_key or self._config.worker_api_key
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         while True:
             await asyncio.sleep(self._wait_s(worker) * random.uniform(0.8, 1.2))
+            api_key = worker.api_key or self._config.worker_api_key
+            headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
             beats = worker.pulse.beats
             failure = await self._check(session, worker.url + ROUTE, headers)
             if failure is None or worker.pulse.beats == beats:

@@ -44,12 +44,12 @@ class LoadWatch:
         interval = self._config.load_interval
         if not interval:
             await asyncio.get_running_loop().create_future()
-        api_key = worker.api_key or self._config.worker_api_key
-        asker = Asker(session, worker.url, api_key, timeout=TIMEOUT)
         while True:
             wait_s = interval
             engine = ENGINES.get(worker.engine or "")
             if engine is not None and worker.state not in UNREACHED:
+                api_key = worker.api_key or self._config.worker_api_key
+                asker = Asker(session, worker.url, api_key, timeout=TIMEOUT)
                 told = await self._ask(asker, engine, worker)
                 wait_s = interval if told else max(interval, UNTOLD_S)
             await asyncio.sleep(wait_s * random.uniform(0.8, 1.2))

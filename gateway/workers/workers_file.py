@@ -1,5 +1,7 @@
 """The workers file names workers, in TOML or JSON; it is read again when it changes.
 
+So is a file of a key that it names.
+
 TOML has a table `[[workers]]` for each, JSON an array, or an object with an array
 `workers`. An entry has the fields of `WorkerSpec`; only `url` is needed, and a string
 is an entry with nothing but that. A file that cannot be read, or has a mistake in it,
@@ -15,6 +17,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import ConfigError
+from gateway.files import State, content, state
 from gateway.settings.values import event_endpoint, secret, worker_url
 from gateway.workers.contact import ENGINES, GENERIC
 from gateway.workers.fleet import Fleet
@@ -69,8 +72,7 @@ def key_of(spec: WorkerSpec) -> str | None:
     if spec.api_key_file is None:
         return None
     try:
-        with open(spec.api_key_file, encoding="ascii") as file:
-            return secret(file.read(MOST_BYTES))
+        return secret(content(spec.api_key_file, MOST_BYTES).decode("ascii"))
     except (OSError, ValueError) as error:
         text = error.strerror if isinstance(error, OSError) else "is no file of a key"
         raise ValueError(f"worker {spec.url}: api_key_file: {text}") from None
@@ -84,10 +86,7 @@ def filed_workers(path: Path | None) -> list[WorkerSpec]:
 def read_workers(path: Path) -> list[WorkerSpec]:
     """The workers of a file; ConfigError."""
     try:
-        with path.open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
-        if len(text) > MOST_BYTES:
-            raise ValueError(f"has more than {MOST_BYTES} bytes")
+        text = content(path, MOST_BYTES)
         return _specs(_decoded(text, toml=path.suffix != ".json"))
     except OSError as error:
         raise ConfigError(f"--workers-file {path}: {error.strerror}") from None
@@ -131,19 +130,22 @@ class WorkersFile:
     """Keeps the fleet in line with a file; workers from elsewhere are left alone."""
 
     def __init__(self, path: Path, fleet: Fleet) -> None:
-        """Those that it names now are in the fleet already."""
+        """Those that it named at the start are in the fleet already."""
         self._path = path
         self._fleet = fleet
-        self._state = self._stat()
+        self._watched = [path]
+        """The file, and the files of keys that it names."""
+        self._state: State = ()
+        """Unlike any at the first look: what changed since the start counts, too."""
         self._problem = ""
 
     async def watch(self) -> None:
-        """Look for changes, until cancelled."""
+        """Look for changes, until cancelled; what could not be used is tried again."""
         while True:
             await asyncio.sleep(LOOK_S)
-            state = await asyncio.to_thread(self._stat)
-            if state != self._state:
-                self._state = state
+            now = await asyncio.to_thread(state, self._watched)
+            if now != self._state or self._problem:
+                self._state = now
                 await self._follow()
 
     async def _follow(self) -> None:
@@ -155,14 +157,11 @@ class WorkersFile:
             self._problem = str(error)
             return
         self._problem = ""
+        keys = filter(None, (one.spec.api_key_file for one in named.values()))
+        watched = [self._path, *map(Path, sorted(set(keys)))]
+        if watched != self._watched:
+            self._watched, self._state = watched, ()
         await self._fleet.settle(FILE, named)
 
     def _read(self) -> dict[str, Named]:
         return named_by(read_workers(self._path))
-
-    def _stat(self) -> tuple[int, ...] | None:
-        try:
-            stat = self._path.stat()
-        except OSError:
-            return None
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import ssl
 from pathlib import Path
 from typing import Any
@@ -185,10 +186,13 @@ def test_mistakes(authority: Authority, tmp_path: Path) -> None:
     _, other_key = authority.issue("other", HOST)
     none, empty = tmp_path / "none.pem", tmp_path / "empty.pem"
     empty.write_text("")
+    pipe = tmp_path / "pipe.pem"
+    os.mkfifo(pipe)
     given: list[tuple[dict[str, Any], str]] = [
         ({"tls_key": key}, "--tls-key and --tls-client-ca need --tls-cert"),
         ({"tls_client_ca": cert}, "need --tls-cert"),
         ({"tls_cert": none}, f"--tls-cert {none}: No such file"),
+        ({"tls_cert": pipe}, f"--tls-cert {pipe}: is a pipe"),
         ({"tls_cert": cert, "tls_key": none}, f"--tls-key {none}: No such file"),
         ({"tls_cert": cert}, f"--tls-cert {cert}: no certificate and private key"),
         ({"tls_cert": cert, "tls_key": other_key}, "KEY_VALUES_MISMATCH"),

@@ -1,17 +1,20 @@
 """The workers file: what it may say, what not, and that its changes are followed."""
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gateway.errors import ConfigError
-from gateway.workers import workers_file
+from gateway.workers import monitor, workers_file
 from gateway.workers.workers_file import read_workers
 from router.worker import WorkerSpec
 from tests.gateway.scripted import ANSWER, ask, worker
+from tests.proxy.raw import RawWorker
 from tests.running import Running, StartGateway, StartWorker, until
 
 TOML = """
@@ -110,6 +113,43 @@ async def test_a_worker_may_have_a_key_of_its_own(
     assert ours
     assert all(b"\r\nAuthorization: Bearer secret-1\r\n" in each for each in ours)
     assert not any(b"secret-1" in r for r in asked.requests if r.startswith(b"POST"))
+
+
+async def test_a_key_is_read_again_when_its_file_changes(
+    start_gateway: StartGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whatever asks the worker; while it is not there all stays as it was.
+
+    The workers file itself stays as it is, and so does the worker.
+    """
+    monkeypatch.setattr(workers_file, "LOOK_S", 0.02)
+    monkeypatch.setattr(monitor, "REFRESH_S", 0.05)
+    key, path = tmp_path / "key", tmp_path / "workers.json"
+    key.write_text("secret-1")
+    async with worker(ANSWER) as asked:
+        path.write_text(f'[{{"url": "{asked.url}", "api_key_file": "{key}"}}]')
+        gateway = await start_gateway(
+            "http://127.0.0.1:1", workers_file=path, health_interval=0.05
+        )
+        known = gateway.gateway.pool.get(asked.url)
+        assert known is not None
+        key.unlink()
+        await asyncio.sleep(0.1)
+        assert known.api_key == "secret-1"
+        key.write_text("secret-2")
+        await until(lambda: known.api_key == "secret-2")
+        for _ in range(2):  # the first time round some may be under way
+            for connection in asked.connections:
+                connection.requests.clear()
+            for route in (b"GET /v1/models ", b"GET /health "):
+                await until(partial(_asked, asked, route, b"secret-2"))
+    assert [r for r in asked.requests if b"secret-1" in r] == []
+    assert gateway.gateway.pool.get(asked.url) is known
+
+
+def _asked(worker: RawWorker, route: bytes, key: bytes) -> bool:
+    """Whether it was asked for this with that key."""
+    return any(r.startswith(route) and key in r for r in worker.requests)
 
 
 @pytest.mark.parametrize("text", [None, "", "two words", "ä"])
