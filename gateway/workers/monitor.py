@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 0.5
 RETRY_LIMIT_S = 2.0
+AT_ONCE = 64
+"""So many that never answered are asked side by side: hundreds may come at a time."""
 REFRESH_S = 7.0
 """A restart that nothing else shows is noticed, and looked into, within 10 s."""
 RANK_PINNING_ENGINES = ("vllm", "sglang")
@@ -54,6 +56,7 @@ class Monitor:
         self._may_load = may_load
         self.facts: dict[str, WorkerFacts] = {}
         """What each worker said last, by URL."""
+        self._newcomers = asyncio.Semaphore(AT_ONCE)
 
     def max_model_len(self, model: str) -> int | None:
         """The context length that workers list for a model: the shortest."""
@@ -113,8 +116,9 @@ class Monitor:
         known = self.facts.get(worker.url)
         if api is None and known is not None and worker.state is WorkerState.ready:
             api = known.api
+        turn = self._newcomers if known is None else contextlib.nullcontext()
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(within_s), turn:
                 facts = await contact.ask(session, worker.spec, api_key, api)
         except TimeoutError:
             self._unreachable(worker, "no answer in time")

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.workers import monitor
-from router.worker import WorkerState
+from gateway.workers import contact, monitor
+from gateway.workers.contact import ContactFailed, WorkerFacts
+from router.worker import WorkerSpec, WorkerState
 from simworker.server import SimWorker
 from tests.running import (
     MODEL,
@@ -34,6 +35,30 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def port_of(worker: SimWorker) -> int:
     """The port of a worker's HTTP server."""
     return int(worker.url.rpartition(":")[2])
+
+
+async def test_hundreds_do_not_ask_at_once(
+    start_gateway: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that never answered a few are asked side by side; each has its turn."""
+    monkeypatch.setattr(monitor, "AT_ONCE", 4)
+    asked: set[str] = set()
+    now, most = 0, 0
+
+    async def ask(session: object, spec: WorkerSpec, *words: object) -> WorkerFacts:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        asked.add(spec.url)
+        await asyncio.sleep(0.01)
+        now -= 1
+        raise ContactFailed("not yet")
+
+    monkeypatch.setattr(contact, "ask", ask)
+    urls = [f"http://127.0.0.1:{number + 1}" for number in range(40)]
+    await start_gateway(*urls)
+    await until(lambda: asked == set(urls))
+    assert most == 4
 
 
 def held(gateway: Running, worker: SimWorker) -> int:
