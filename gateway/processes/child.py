@@ -6,11 +6,13 @@ process says `up`, then `ready URL`, or `refused WHY`: a line each.
 """
 
 import asyncio
+import contextlib
 import os
 import pickle
 import signal
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +49,21 @@ def main() -> int:
 
 
 def _doors(task: Task) -> Doors:
-    Path(task.path).unlink(missing_ok=True)  # one before this may have left it
+    path = Path(task.path)
+    path.unlink(missing_ok=True)  # one before this may have left it
     own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     own.bind(task.path)
     return Doors(
         clients=take_port(task.config.host, task.port, shared=True),
         operators=(own,),
-        admitted=_admitted,
+        admitted=partial(_admitted, path=path),
         tell=lambda url: _say(READY, url),
     )
 
 
-async def _admitted(leaving: Leaving) -> None:
+async def _admitted(leaving: Leaving, *, path: Path) -> None:
     """Wait for the parent's word, or for a signal."""
-    leash = Leash(leaving)
+    leash = Leash(leaving, path)
     await asyncio.get_running_loop().connect_read_pipe(lambda: leash, sys.stdin)
     _say(UP)
     word = asyncio.ensure_future(leash.word.wait())
@@ -73,15 +76,23 @@ async def _admitted(leaving: Leaving) -> None:
 class Leash(asyncio.Protocol):
     """What the parent says, and that it is gone."""
 
-    def __init__(self, leaving: Leaving) -> None:
+    def __init__(self, leaving: Leaving, path: Path) -> None:
+        """`path` is that of the socket the parent asks by."""
         self.word = asyncio.Event()
         self._leaving = leaving
+        self._path = path
 
     def data_received(self, data: bytes) -> None:
         self.word.set()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Nobody is left to start others, or to say when to end: leave, or end."""
+        """Nobody is left to start others, or to say when to end: leave, or end.
+
+        Nor is anybody left to clear away the sockets: the last takes the directory.
+        """
+        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # others are in it
+            self._path.parent.rmdir()
         if self._leaving.first is not None:
             os.kill(os.getpid(), signal.SIGTERM)  # which nobody notes any more
         else:

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import signal
+import tempfile
 import urllib.error
 from collections import Counter
 from collections.abc import Iterator
@@ -37,6 +38,13 @@ def gateway(
         urls = ",".join(worker.url for worker in fleet)
         with several(log, "--workers", urls) as running:
             yield running
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory for sockets, whose paths may not be long."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
 
 
 def states(gateway: Several, url: str) -> dict[int, str]:
@@ -203,8 +211,14 @@ def test_the_end(gateway: Several) -> None:
     assert "Traceback" not in gateway.log
 
 
-def test_a_second_signal_ends_all(tmp_path: Path) -> None:
-    """The first one drains, as long as that takes; the second does not wait."""
+def test_a_second_signal_ends_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_path: Path
+) -> None:
+    """The first one drains, as long as that takes; the second does not wait.
+
+    The parent clears nothing away then: its processes do.
+    """
+    monkeypatch.setenv("TMPDIR", str(short_path))
     words = ("--workers", DEAD, "--drain-delay", "60")
     with several(tmp_path / "log", *words) as running:
         pids = [pid for pid in running.pids() if pid]
@@ -213,17 +227,30 @@ def test_a_second_signal_ends_all(tmp_path: Path) -> None:
         until(lambda: asked(running.operators + "/ready") == (503, leaving))
         assert asked(running.url + "/ready") == (503, leaving)
         assert all(map(runs, pids))
+        assert len(list(short_path.glob("kv-gateway-processes-*/*.sock"))) == 2
         running.parent.terminate()
         assert running.parent.wait(30) == -signal.SIGTERM
         until(lambda: not any(map(runs, pids)))
+    assert list(short_path.glob("kv-gateway-processes-*")) == []
 
 
-async def test_without_a_parent_they_leave() -> None:
-    """Whatever became of it: nobody would start others, or end these."""
-    leaving = Leaving()
-    child.Leash(leaving).connection_lost(None)
-    assert leaving.first is signal.SIGTERM
-    assert leaving.once.is_set()
+async def test_without_a_parent_they_leave(tmp_path: Path) -> None:
+    """Whatever became of it: nobody would start others, or end these.
+
+    The last of them leaves no directory of sockets behind.
+    """
+    directory = tmp_path / "sockets"
+    directory.mkdir()
+    paths = [directory / f"{number}.sock" for number in range(2)]
+    for path in paths:
+        path.touch()
+    for path in paths:
+        assert directory.exists()
+        leaving = Leaving()
+        child.Leash(leaving, path).connection_lost(None)
+        assert leaving.first is signal.SIGTERM
+        assert leaving.once.is_set()
+    assert not directory.exists()
 
 
 def test_operators_need_a_port(capsys: pytest.CaptureFixture[str]) -> None:
