@@ -84,8 +84,8 @@ class Traffic:
                 text, usage = await _ask(client, url, body)
             except aiohttp.ClientError as error:
                 self._count(self.retried, type(error).__name__)
-            except Refused as error:
-                self._count(self.refused, str(error))
+            except (Refused, TimeoutError) as error:
+                self._count(self.refused, str(error) or "answer too late")
             else:
                 self._note(sent, usage)
                 return text

@@ -17,17 +17,21 @@ from concurrent.futures import ThreadPoolExecutor
 from bench._machine import machine
 from bench._processes import running
 from bench._replica_traffic import Traffic, hit_rate
+from bench._replica_verdict import LIMIT_S, POINTS, faults, recovered_s, windows
 from simworker.model import NAME, demo_model_dir
 from simworker.workload import Session, Shape, generate, request_count
 
-WINDOW_S = 10.0
-POINTS = 2.0
+LEVEL_S = 15.0
 Started = tuple[int, str]
 """Pid and URL."""
 
 
 def run(argv: Sequence[str]) -> None:
-    """Print three hit rates, and what clients saw of the kill."""
+    """Print hit rates and what clients saw of a kill; SystemExit where it is too much.
+
+    That is: the hit rate of several gateways is not that of one, or takes over 30 s to
+    be so again after a kill, or clients saw anything but connections that broke.
+    """
     parser = argparse.ArgumentParser(prog="python -m bench replicas",
                                      description=__doc__)  # fmt: skip
     parser.add_argument("--workers", type=int, default=6)
@@ -50,7 +54,9 @@ def run(argv: Sequence[str]) -> None:
         "replayed": _measure(*fleet, sessions, kill_s=kill_s, replay=True),
         "not replayed": _measure(*fleet, sessions, kill_s=kill_s),
     }
-    _report(one, several, killed, kill_s, options.gateways)
+    if wrong := _report(one, several, killed, kill_s, options.gateways):
+        raise SystemExit("NOT as it must be: " + "; ".join(wrong))
+    print("as it must be")
 
 
 def _start(stack: contextlib.ExitStack, commands: Sequence[tuple[str, ...]],
@@ -123,24 +129,39 @@ def _report(
     killed: Mapping[str, Traffic],
     kill_s: float,
     gateways: int,
-) -> None:
+) -> list[str]:
+    """Print all of it; what is not as it must be."""
     first, second = hit_rate(one.samples), hit_rate(several.samples)
     points = 100 * (second - first)
     print(f"hit rate of 1 gateway   {first:6.1%}")
     print(f"hit rate of {gateways} gateways  {second:6.1%}, {points:+.1f} points")
-    print(f"one of {gateways} is killed after {kill_s:g} s and replaced:")
-    columns = {"none killed": several, **killed}
+    print(f"one of {gateways} is killed after {kill_s:g} s and replaced; hit rates of "
+          "requests by the seconds")  # fmt: skip
+    print("from then to when they were sent:")
+    columns = {"1 gateway": one, "none killed": several, **killed}
     print("  " + " ".join(f"{name:>12}" for name in ("seconds", *columns)))
-    for begin in range(0, int(max(s.at_s for s in several.samples)), int(WINDOW_S)):
-        end = begin + WINDOW_S
-        rates = [hit_rate(t.samples, begin, end) for t in columns.values()]
-        cells = " ".join(f"{rate:12.1%}" for rate in rates)
-        print(f"  {begin:>5}..{end:<5.0f} {cells}")
+    for window in windows([t.samples for t in columns.values()], kill_s):
+        cells = " ".join(f"{rate:12.1%}" for rate in window.rates)
+        print(f"  {window.begin_s:>5g}..{window.end_s:<5g} {cells}")
+    wrong = [] if abs(points) <= POINTS else [f"{points:+.1f} points"]
     for name, traffic in killed.items():
-        print(f"  {name}: connections that broke, sent again: {_told(traffic.retried)}")
-        print(f"  {name}: anything else: {_told(traffic.refused)}")
-    wrong = any(traffic.refused for traffic in killed.values())
-    print("NOT as it must be" if wrong or abs(points) > POINTS else "as it must be")
+        wrong += _judge(name, traffic, one, kill_s)
+    return wrong
+
+
+def _judge(name: str, traffic: Traffic, one: Traffic, kill_s: float) -> list[str]:
+    """Print what came of a kill; what is not as it must be."""
+    run, undisturbed = traffic.samples, one.samples
+    before = hit_rate(run, kill_s - LEVEL_S, kill_s)
+    after = hit_rate(run, kill_s, kill_s + LIMIT_S)
+    seconds = recovered_s(run, undisturbed, kill_s)
+    how = "did not recover" if seconds is None else f"recovered within {seconds:g} s"
+    print(f"  {name}: {before:.1%} in the {LEVEL_S:g} s before the kill, {after:.1%} "
+          f"in the {LIMIT_S:g} s after it; {how} of the kill")  # fmt: skip
+    print(f"  {name}: connections that broke, sent again: {_told(traffic.retried)}")
+    print(f"  {name}: anything else: {_told(traffic.refused)}")
+    found = faults(run, undisturbed, kill_s, traffic.refused)
+    return [f"{name}: {fault}" for fault in found]
 
 
 def _told(counts: Mapping[str, int]) -> str:
