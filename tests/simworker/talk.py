@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import openai
 import zmq
 import zmq.asyncio
 
@@ -93,3 +94,26 @@ async def post(
         if response.headers["Content-Type"].startswith("text/event-stream"):
             return response.status, captures.sse_events(text)
         return response.status, json.loads(text)
+
+
+def openai_client(worker: SimWorker) -> openai.AsyncOpenAI:
+    """The official client; it tries nothing again."""
+    return openai.AsyncOpenAI(
+        base_url=f"{worker.url}/v1", api_key="none", max_retries=0
+    )
+
+
+async def streams_as_whole(api: openai.AsyncOpenAI) -> None:
+    """A chat that is streamed says what it says as a whole."""
+    whole = await api.chat.completions.create(
+        model="m", max_completion_tokens=8, seed=1, logprobs=True, top_logprobs=1,
+        messages=[{"role": "user", "content": "hi"}],
+    )  # fmt: skip
+    stream = await api.chat.completions.create(
+        model="m", max_completion_tokens=8, seed=1, stream=True,
+        messages=[{"role": "user", "content": "hi"}],
+    )  # fmt: skip
+    text = ""
+    async for chunk in stream:
+        text += "".join(choice.delta.content or "" for choice in chunk.choices)
+    assert text == whole.choices[0].message.content

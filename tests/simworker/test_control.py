@@ -9,7 +9,8 @@ import pytest
 
 from kvindex.events import AllBlocksCleared, BlockRemoved, BlockStored
 from simworker.server import SimWorker
-from tests.simworker.conftest import FAST, StartWorker
+from tests.running import StartWorker
+from tests.simworker.conftest import FAST
 from tests.simworker.talk import CHAT, chat, get, metric, post, subscribed
 
 LONG = [{"role": "user", "content": "word " * 60}]

@@ -9,8 +9,9 @@ import msgspec
 
 from kvindex.blocks import unpack_ids
 from kvindex.events import BlockRemoved, BlockStored
+from tests.running import StartWorker
 from tests.simworker import captures
-from tests.simworker.conftest import FAST, StartWorker
+from tests.simworker.conftest import FAST
 from tests.simworker.talk import chat, get, metric, subscribed
 
 

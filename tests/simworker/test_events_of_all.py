@@ -12,7 +12,8 @@ from kvindex.events import BlockRemoved, BlockStored, BlockUpdated, EventBatch
 from kvindex.wire import sglang, trtllm, vllm
 from simworker.options import SimOptions
 from simworker.server import SimWorker
-from tests.simworker.conftest import FAST, StartWorker
+from tests.running import StartWorker
+from tests.simworker.conftest import FAST
 from tests.simworker.follow import Believed, truth
 from tests.simworker.talk import chat, post, subscribed
 

@@ -11,7 +11,8 @@ import pytest
 from simworker.server import SimWorker
 from simworker.sglang import fields as sglang
 from simworker.trtllm import fields as trtllm
-from tests.simworker.conftest import FAST, StartWorker
+from tests.running import StartWorker
+from tests.simworker.conftest import FAST
 from tests.simworker.talk import CHAT, get, post
 
 COMPLETIONS = "/v1/completions"

@@ -8,7 +8,8 @@ import pytest
 
 from simworker.options import BadOptions
 from simworker.server import SimWorker
-from tests.simworker.conftest import FAST, StartWorker
+from tests.running import StartWorker
+from tests.simworker.conftest import FAST
 from tests.simworker.talk import CHAT, get, metric, post
 
 LONG = [{"role": "user", "content": "word " * 60}]

@@ -11,8 +11,9 @@ import pytest
 from render import Renderer
 from simworker.options import BadOptions
 from simworker.server import SimWorker
-from tests.simworker.conftest import FAST, StartWorker
-from tests.simworker.talk import CHAT, chat, eventually, get, metric
+from tests.running import StartWorker
+from tests.simworker.conftest import FAST
+from tests.simworker.talk import CHAT, chat, eventually, get, metric, openai_client
 
 SLOW = msgspec.structs.replace(FAST, speed=1.0, decode_rate=20.0)
 
@@ -75,9 +76,7 @@ async def test_hosts(
 
 async def test_openai_client(worker: SimWorker) -> None:
     """The official client reads answers, streams and refusals."""
-    async with openai.AsyncOpenAI(
-        base_url=f"{worker.url}/v1", api_key="none", max_retries=0
-    ) as api:
+    async with openai_client(worker) as api:
         assert [model.id async for model in api.models.list()] == ["qwen3-demo"]
         whole = await api.chat.completions.create(
             model="qwen3-demo", max_completion_tokens=12, seed=1,

@@ -5,7 +5,8 @@ import pytest
 
 from simworker.options import SimOptions
 from simworker.server import SimWorker
-from tests.simworker.conftest import FAST, StartWorker
+from tests.running import StartWorker
+from tests.simworker.conftest import FAST
 
 SGLANG: SimOptions = msgspec.structs.replace(FAST, engine="sglang")
 

@@ -11,7 +11,7 @@ import zmq.asyncio
 from msgspec import msgpack
 
 from simworker.server import SimWorker
-from tests.simworker.conftest import StartWorker
+from tests.running import StartWorker
 from tests.simworker.sglang.conftest import SGLANG
 from tests.simworker.talk import CHAT, get, post
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from simworker.server import SimWorker
-from tests.simworker.conftest import StartWorker
+from tests.running import StartWorker
 from tests.simworker.sglang.conftest import SGLANG
 from tests.simworker.talk import CHAT, eventually, get, post
 

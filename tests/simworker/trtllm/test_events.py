@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from simworker.server import SimWorker
-from tests.simworker.conftest import StartWorker
+from tests.running import StartWorker
 from tests.simworker.talk import CHAT, chat, get, post
 from tests.simworker.trtllm.conftest import TRTLLM
 

@@ -11,8 +11,8 @@ import pytest
 from kvindex.blocks import pack_ids, unpack_ids
 from render import Renderer
 from simworker.server import SimWorker
-from tests.simworker.conftest import StartWorker
-from tests.simworker.talk import CHAT, get, post
+from tests.running import StartWorker
+from tests.simworker.talk import CHAT, get, openai_client, post, streams_as_whole
 from tests.simworker.trtllm.conftest import TRTLLM
 
 COMPLETIONS = "/v1/completions"
@@ -228,21 +228,8 @@ async def test_completions(client: aiohttp.ClientSession, worker: SimWorker) -> 
 
 async def test_openai_client(worker: SimWorker) -> None:
     """The official client reads answers, streams and refusals."""
-    async with openai.AsyncOpenAI(
-        base_url=f"{worker.url}/v1", api_key="none", max_retries=0
-    ) as api:
-        whole = await api.chat.completions.create(
-            model="m", max_completion_tokens=8, seed=1, logprobs=True, top_logprobs=1,
-            messages=[{"role": "user", "content": "hi"}],
-        )  # fmt: skip
-        stream = await api.chat.completions.create(
-            model="m", max_completion_tokens=8, seed=1, stream=True,
-            messages=[{"role": "user", "content": "hi"}],
-        )  # fmt: skip
-        text = ""
-        async for chunk in stream:
-            text += "".join(choice.delta.content or "" for choice in chunk.choices)
-        assert text == whole.choices[0].message.content
+    async with openai_client(worker) as api:
+        await streams_as_whole(api)
         with pytest.raises(openai.BadRequestError):
             await api.chat.completions.create(
                 model="m", messages=[{"role": "user", "content": "hi"}],

@@ -12,7 +12,7 @@ import pytest
 from render import Renderer
 from simworker.options import BadOptions
 from simworker.server import SimWorker
-from tests.simworker.conftest import StartWorker
+from tests.running import StartWorker
 from tests.simworker.talk import CHAT, get, post
 from tests.simworker.trtllm.conftest import TRTLLM
 

@@ -10,8 +10,9 @@ import pytest
 
 from simworker.hashing import Identity, Medium, canonical_cbor
 from simworker.server import SimWorker
+from tests.running import StartWorker
 from tests.simworker import captures
-from tests.simworker.conftest import FAST, StartWorker
+from tests.simworker.conftest import FAST
 
 PATH = "/inference/v1/generate"
 IDS = [151644, 872, 198, *range(1000, 1070)]

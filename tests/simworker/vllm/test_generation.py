@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from simworker.server import SimWorker
+from tests.running import StartWorker
 from tests.simworker import captures
-from tests.simworker.conftest import FAST, StartWorker
+from tests.simworker.conftest import FAST
 
 HELLO = [{"role": "user", "content": "hi"}]
 
