@@ -77,7 +77,7 @@ class RenderPool:
         except asyncio.CancelledError:
             raise
         except Exception:
-            # A fault of ours must not cost the client its answer (design, law 2).
+            # A fault of ours must not cost the client its answer.
             log.exception("rendering failed; the request is routed without ids")
             self._metrics.errors.labels("render").inc()
             raise NotRendered(FAILED) from None
