@@ -184,6 +184,21 @@ def _log_agreement(url: str, comparison: Comparison, before: str | None) -> None
 class Account:
     """One exchange. It is the relay's observer."""
 
+    __slots__ = (
+        "_accounts",
+        "_begun",
+        "_decision",
+        "_noted",
+        "_over",
+        "_recorded",
+        "_response",
+        "_streams",
+        "_succeeded",
+        "_uncompared",
+        "_usage",
+        "response_id",
+    )
+
     def __init__(
         self,
         accounts: Accounts,
@@ -201,14 +216,14 @@ class Account:
         self._recorded = record.attempt(decision)
         self._usage: UsageScanner | None = None
         self.response_id: ResponseId | None = None
-        self._status = 0
+        self._succeeded = False
         self._response: UpstreamResponse | None = None
         self._streams = False
         self._over = False
 
     def answered(self, response: UpstreamResponse) -> None:
         """The worker's status is known."""
-        self._status = response.status
+        self._succeeded = 200 <= response.status < 300
         self._response = response
         self._recorded.answered(response.status)
         wait = retry_after_s(response.headers, time.time)
@@ -238,10 +253,6 @@ class Account:
             self._usage.feed(data)
             if self.response_id is not None:
                 self.response_id.feed(data)
-
-    @property
-    def _succeeded(self) -> bool:
-        return 200 <= self._status < 300
 
     def ended(self, error: GatewayError | None) -> None:
         """The exchange is over: complete, or ended by `error`."""

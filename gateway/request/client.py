@@ -57,6 +57,17 @@ class ClientWriter:
     chunked, or ends with the connection for an HTTP/1.0 client.
     """
 
+    __slots__ = (
+        "_ends_with_connection",
+        "_head",
+        "_transport",
+        "_writer",
+        "chunked",
+        "open_ended",
+        "response",
+        "started",
+    )
+
     def __init__(
         self,
         request: web.Request,
@@ -104,11 +115,6 @@ class ClientWriter:
         """Bytes that the client has not taken yet."""
         return self._transport.get_write_buffer_size() if self._transport else 0
 
-    @property
-    def full(self) -> bool:
-        """More waits for the client than should."""
-        return self.waiting > BUFFER_HIGH
-
     def limit_buffer(self) -> None:
         """Make `drained` wait down to `BUFFER_LOW`, from `BUFFER_HIGH` on."""
         if self._transport is not None and not self.gone:
@@ -123,11 +129,14 @@ class ClientWriter:
         if not self.started:
             self._write(b"")
 
-    def body(self, data: bytes) -> None:
-        """Write a part of the body, which is not empty."""
+    def body(self, data: bytes) -> bool:
+        """Write a part of the body, which is not empty.
+
+        Whether more waits for the client now than should.
+        """
         if self.chunked:
             data = b"%x\r\n%b\r\n" % (len(data), data)
-        self._write(data)
+        return self._write(data) > BUFFER_HIGH
 
     def end(self) -> None:
         """Write the end of the body."""
@@ -145,14 +154,17 @@ class ClientWriter:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
         transport.abort()
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> int:
+        """Write; how many bytes the client has not taken yet."""
         if not self.started:
             self.started = True
             data = self._head + data
             self._writer.output_size += len(data)  # tells aiohttp that it has begun
         transport = self._transport
-        if data and transport is not None and not transport.is_closing():
-            transport.write(data)
+        if not data or transport is None or transport.is_closing():
+            return 0
+        transport.write(data)
+        return transport.get_write_buffer_size()
 
 
 def cut(request: web.Request, status: int = 500) -> RelayedResponse:

@@ -75,6 +75,17 @@ async def relay(
 class _Passage:
     """The sink of one answer: frames events, tells the observer, writes, waits."""
 
+    __slots__ = (
+        "_began",
+        "_events",
+        "_observer",
+        "_over",
+        "_response",
+        "_wake",
+        "client",
+        "incomplete",
+    )
+
     def __init__(
         self,
         request: web.Request,
@@ -122,9 +133,7 @@ class _Passage:
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if self._events is not None:
             data = self._events.feed(data)
-        if data:
-            self._pass(data)
-        if self.client.full:
+        if data and self._pass(data):
             self._response.pause()
             self._wake.set()
 
@@ -147,12 +156,13 @@ class _Passage:
             self.incomplete = True
         self._finish(error)
 
-    def _pass(self, data: bytes) -> None:
+    def _pass(self, data: bytes) -> bool:
+        """Pass it on; whether that is as much as the client should be given."""
         if not self._began and (self._events is None or has_data(data)):
             self._began = True
             self._observer.first_byte()
         self._observer.data(data)
-        self.client.body(data)
+        return self.client.body(data)
 
     def _finish(self, error: GatewayError | None) -> None:
         self.client.response.error = error

@@ -26,6 +26,8 @@ class WholeEvents:
     `feed` gives the bytes to pass on now, `rest` what is still held at the end.
     """
 
+    __slots__ = ("_held", "_last", "_max_held", "inside")
+
     def __init__(self, *, max_held: int = MAX_HELD) -> None:
         self._max_held = max_held
         self._held = bytearray()
@@ -35,8 +37,10 @@ class WholeEvents:
 
     def feed(self, data: bytes) -> bytes:
         """Take `data`; return what ends with a whole event, maybe nothing."""
-        if not self._held and data.endswith(b"\n\n"):
-            return self._pass(data)
+        if data.endswith(b"\n\n") and not self._held:  # nearly always
+            self.inside = False
+            self._last = data[-32:]
+            return data
         searched = max(0, len(self._held) - 2)
         self._held += data
         end = _last_end(self._held, searched)

@@ -41,6 +41,8 @@ class UsageScanner:
     Holds a few KiB at most, and parses only when asked.
     """
 
+    __slots__ = ("_found", "_key", "_tail")
+
     def __init__(self, key: bytes = _KEY) -> None:
         """`key` is that of the object, in quotes."""
         self._key = key

@@ -67,6 +67,25 @@ class Exchange:
     It is the `Flow` of its response: what pauses, resumes and aborts it.
     """
 
+    __slots__ = (
+        "_active_at",
+        "_began",
+        "_clock",
+        "_first_byte_s",
+        "_has_body",
+        "_head",
+        "_heard",
+        "_over",
+        "_parser",
+        "_paused",
+        "_replayable",
+        "_response",
+        "_sent",
+        "_timeouts",
+        "_upload",
+        "_wire",
+    )
+
     def __init__(
         self,
         wire: Wire,

@@ -25,6 +25,20 @@ class ResponseParser:
     whether the connection can be used again, and means nothing before `complete`.
     """
 
+    __slots__ = (
+        "_answers_head",
+        "_ends_with_connection",
+        "_head_size",
+        "_parser",
+        "_pieces",
+        "complete",
+        "head_complete",
+        "headers",
+        "keep_alive",
+        "reason",
+        "status",
+    )
+
     def __init__(self, *, answers_head: bool) -> None:
         self.status = 0
         self.reason = b""

@@ -18,6 +18,18 @@ class UpstreamConnection(asyncio.Protocol):
     when it has ended.
     """
 
+    __slots__ = (
+        "_clock",
+        "_exchange",
+        "_exchanges",
+        "_freed",
+        "_gone",
+        "_timeouts",
+        "_transport",
+        "_writable",
+        "free_since",
+    )
+
     def __init__(
         self,
         *,

@@ -5,7 +5,7 @@ costs least; `read` and iteration are made of the same.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from gateway.errors import GatewayError, UpstreamFailed
@@ -53,6 +53,20 @@ class UpstreamResponse:
     before.
     """
 
+    __slots__ = (
+        "_early",
+        "_early_size",
+        "_flow",
+        "_sink",
+        "ended",
+        "error",
+        "headers",
+        "push",
+        "reason",
+        "status",
+        "usage",
+    )
+
     def __init__(
         self, *, status: int, reason: bytes, headers: RawHeaders, flow: Flow
     ) -> None:
@@ -67,10 +81,13 @@ class UpstreamResponse:
         self._sink: BodySink | None = None
         self._early: list[bytes] = []
         self._early_size = 0
+        self.push: Callable[[list[bytes]], None] = self._keep
+        """Takes body that has come; called by the connection."""
 
     def attach(self, sink: BodySink) -> None:
         """Push the body into `sink`: at once what has come, then the rest."""
         self._sink = sink
+        self.push = sink.data
         early, self._early = self._early, []
         if early:
             sink.data(early)
@@ -96,6 +113,7 @@ class UpstreamResponse:
         if self.open:
             self.error = UpstreamFailed("given up by the gateway")
             self._sink = None
+            self.push = self._keep
             self._early.clear()
             self._flow.abort()
 
@@ -130,17 +148,6 @@ class UpstreamResponse:
 
     # What the connection calls.
 
-    def push(self, pieces: list[bytes]) -> None:
-        """Body that has come."""
-        if self._sink is not None:
-            self._sink.data(pieces)
-            return
-        self._early += pieces
-        before = self._early_size
-        self._early_size += sum(map(len, pieces))
-        if before <= EARLY_LIMIT < self._early_size:
-            self._flow.pause()
-
     def finish(self) -> None:
         """The body is complete."""
         self.ended = True
@@ -153,6 +160,14 @@ class UpstreamResponse:
             self.error = error
             if self._sink is not None:
                 self._sink.failed(error)
+
+    def _keep(self, pieces: list[bytes]) -> None:
+        """Body that came before there is a sink."""
+        self._early += pieces
+        before = self._early_size
+        self._early_size += sum(map(len, pieces))
+        if before <= EARLY_LIMIT < self._early_size:
+            self._flow.pause()
 
 
 class _Puller:
