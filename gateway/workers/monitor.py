@@ -57,6 +57,7 @@ class Monitor:
         self.facts: dict[str, WorkerFacts] = {}
         """What each worker said last, by URL."""
         self._newcomers = asyncio.Semaphore(AT_ONCE)
+        self._loading = asyncio.Lock()
 
     def max_model_len(self, model: str) -> int | None:
         """The context length that workers list for a model: the shortest."""
@@ -136,13 +137,16 @@ class Monitor:
             log.warning("worker %s: no contact yet: %s", worker.url, reason)
 
     async def _load_models(self, facts: WorkerFacts) -> None:
-        if self._renderers.knows(facts.models):
-            return
-        if self._may_load():
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, self._renderers.learn, facts.models)
-        else:
-            self._renderers.refuse(facts.models)
+        """Return once what can be loaded of them is, by whichever worker's word."""
+        may = self._may_load()  # while it waits for another's, one may become ready
+        async with self._loading:
+            if self._renderers.knows(facts.models):
+                return
+            if may:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(None, self._renderers.learn, facts.models)
+            else:
+                self._renderers.refuse(facts.models)
 
     def _write_down(self, worker: Worker, facts: WorkerFacts) -> None:
         before = self.facts.get(worker.url)

@@ -1,11 +1,13 @@
 """Workers that come late, restart, move, or break their event stream."""
 
 import asyncio
+import threading
 from typing import Any
 
 import msgspec
 import pytest
 
+from gateway.models import Renderers
 from gateway.workers import contact, monitor
 from gateway.workers.contact import ContactFailed, WorkerFacts
 from router.worker import WorkerSpec, WorkerState
@@ -86,6 +88,35 @@ async def test_a_worker_may_start_after_the_gateway(
     answer = await gateway.chat(TURN)
     predicted, delivered = await gateway.hits()
     assert predicted == delivered == answer.cached > 0
+
+
+async def test_workers_that_come_at_a_time_wait_for_their_model(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """None is ready while the model of both is loaded, on the word of one of them."""
+    workers = [await start_worker() for _ in range(2)]
+    gateway = await start_gateway(*(f"http://127.0.0.1:{n}" for n in (1, 2)))
+    running = gateway.gateway
+    renderers, pool = running.renderers, running.pool
+    go_on, asked = threading.Event(), list[int]()
+
+    def learn(models: object) -> None:
+        asked.append(1)
+        go_on.wait(5)
+
+    monkeypatch.setattr(Renderers, "knows", lambda *_: bool(asked))
+    monkeypatch.setattr(renderers, "learn", learn)
+    for worker in workers:
+        await gateway.post("/gateway/workers", {"url": worker.url}, 201)
+    await until(lambda: bool(asked))
+    await asyncio.sleep(0.3)
+    last = pool.workers[-2:]
+    assert [worker.state for worker in last] == [WorkerState.joining] * 2
+    go_on.set()
+    await until(lambda: all(worker.state is WorkerState.ready for worker in last))
+    assert asked == [1]
 
 
 @pytest.mark.parametrize("same_event_port", [True, False])
