@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from kvindex.blocks import Namespace
+from kvindex.blocks import Namespace, chain
 from kvindex.events import EventBatch
 from kvindex.index import Indexes
 from kvindex.pages import indexed_size
@@ -97,8 +97,9 @@ def test_replay_frames_with_and_without_topic() -> None:
     seven, end = (7).to_bytes(8, "big"), b"\xff" * 8
     assert decode_frames([b"", seven, b"p"])[1:] == (7, b"p")
     assert decode_frames([b"", b"topic", seven, b"p"]) == (b"topic", 7, b"p")
-    for frames in ([b"", end, b""], [b"", b"", end, b""], [b"", b""]):
-        assert decode_frames(frames)[1] == END_OF_REPLAY
+    for front in ([b""], [b"", b""], [b"", b"topic"]):
+        assert decode_frames([*front, end, b""])[1] == END_OF_REPLAY
+    assert decode_frames([b"", b""])[1] == END_OF_REPLAY
 
 
 def test_a_worker_that_never_publishes() -> None:
@@ -156,6 +157,8 @@ def test_sliding_window_groups_are_no_residency() -> None:
     stream.send(stored(3, parent=2, group=1, group_kind="sliding_window"))
     stream.send(removed(1, 2, 3, group=1))
     assert stream.held(1, 2, 3) == 2
+    assert stream.feed.counters.rejected == {"group_kind": 1}
+    assert (stream.feed.counters.stored, stream.feed.counters.removed) == (2, 0)
 
 
 @pytest.mark.parametrize("page", [1, 4, 8])
@@ -170,6 +173,29 @@ def test_pages_below_the_block_of_the_index(page: int) -> None:
     stream.send(removed(pages))
     assert stream.owner.blocks == 1
     assert len(ids) == 32 * 4
+
+
+def test_pages_that_come_one_by_one_and_branch() -> None:
+    """The same: four pages fill a block, a branch after two fills another; without
+    its third page the first block is gone, the branch is not."""
+    stream = Stream(block_size=4)
+    blocks = []
+    for page in range(1, 5):
+        stream.send(stored(page, parent=page - 1 or None, size=4))
+        blocks.append(stream.owner.blocks)
+    assert blocks == [0, 0, 0, 1]
+    stream.send(stored(5, parent=2, size=4))
+    stream.send(stored(6, parent=5, size=4))
+    trunk = b"".join(ids_of(page, size=4) for page in (1, 2, 3, 4))
+    branch = b"".join(ids_of(page, size=4) for page in (1, 2, 5, 6))
+    root = Namespace(model=MODEL).root()
+
+    def held() -> list[int]:
+        return [stream.feed.held(chain(ids, 16, root)) for ids in (trunk, branch)]
+
+    assert held() == [1, 1]
+    stream.send(removed(3))
+    assert held() == [0, 1]
 
 
 def test_block_sizes_of_a_mixed_fleet() -> None:
@@ -226,14 +252,16 @@ def test_a_block_in_the_middle_is_no_match() -> None:
 
 
 def test_the_bound_holds_at_all_times() -> None:
-    """sgl-project/sglang#16734: the tree grew between periodic evictions."""
-    stream = Stream(limit_bytes=200_000)
-    rng = random.Random(5)
-    for _ in range(200):
-        blocks = [rng.randrange(1 << 20) for _ in range(20)]
-        stream.send(stored(*blocks))
-        assert stream.indexes.memory.used_bytes <= 200_000 + 20 * 2 * 500
-    assert stream.feed.counters.refused > 0
+    """sgl-project/sglang#16734: the tree grew between periodic evictions. Here by
+    prompts of 8,000 tokens, one after the other."""
+    limit, block = 1_000_000, 500
+    stream = Stream(limit_bytes=limit)
+    for prompt in range(100):
+        stream.send(stored(*range(500 * prompt, 500 * prompt + 500)))
+        assert stream.indexes.memory.used_bytes <= limit + 500 * block
+    blocks = stream.owner.blocks
+    assert limit / block / 2 < blocks < 10_000
+    assert stream.feed.counters.refused == 50_000 - blocks
     assert not stream.feed.complete
 
 
