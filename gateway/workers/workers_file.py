@@ -4,8 +4,8 @@ So is a file of a key that it names.
 
 TOML has a table `[[workers]]` for each, JSON an array, or an object with an array
 `workers`. An entry has the fields of `WorkerSpec`; only `url` is needed, and a string
-is an entry with nothing but that. A file that cannot be read, or has a mistake in it,
-changes nothing: that is logged, and the workers stay as they are.
+is an entry with nothing but that. A file that cannot be read, has a mistake in it or is
+emptied changes nothing: that is logged, and the workers stay as they are.
 """
 
 import asyncio
@@ -83,10 +83,12 @@ def filed_workers(path: Path | None) -> list[WorkerSpec]:
     return read_workers(path) if path is not None else []
 
 
-def read_workers(path: Path) -> list[WorkerSpec]:
+def read_workers(path: Path, *, may_be_empty: bool = True) -> list[WorkerSpec]:
     """The workers of a file; ConfigError."""
     try:
         text = content(path, MOST_BYTES)
+        if not (may_be_empty or text.strip()):
+            raise ValueError("is empty, not even a list")
         return _specs(_decoded(text, toml=path.suffix != ".json"))
     except OSError as error:
         raise ConfigError(f"--workers-file {path}: {error.strerror}") from None
@@ -140,12 +142,16 @@ class WorkersFile:
         self._problem = ""
 
     async def watch(self) -> None:
-        """Look for changes, until cancelled; what could not be used is tried again."""
+        """Look for changes, until cancelled; what could not be used is tried again.
+
+        A change is taken once it has stood for a look: files may be written slowly.
+        """
+        seen: State = ()
         while True:
             await asyncio.sleep(LOOK_S)
-            now = await asyncio.to_thread(state, self._watched)
-            if now != self._state or self._problem:
-                self._state = now
+            before, seen = seen, await asyncio.to_thread(state, self._watched)
+            if seen == before and (seen != self._state or self._problem):
+                self._state = seen
                 await self._follow()
 
     async def _follow(self) -> None:
@@ -164,4 +170,5 @@ class WorkersFile:
         await self._fleet.settle(FILE, named)
 
     def _read(self) -> dict[str, Named]:
-        return named_by(read_workers(self._path))
+        """What it names now; an empty file is one that is still to be written."""
+        return named_by(read_workers(self._path, may_be_empty=False))

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -196,9 +197,33 @@ async def test_changes_are_followed(
     with caplog.at_level(logging.ERROR, logger="gateway.workers.workers_file"):
         write("[")
         await until(lambda: bool(caplog.messages))
+        write(" \n")
+        await until(lambda: caplog.messages[-1].endswith("is empty, not even a list"))
     assert known(gateway) == [fixed.url, second.url]
     await follows("[]", fixed.url)
     assert (await gateway.chat([{"role": "user", "content": "hi"}])).worker == fixed.url
+
+
+async def test_a_file_that_is_being_written(
+    start_gateway: StartGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands in it counts once nothing was added between two looks."""
+    monkeypatch.setattr(workers_file, "LOOK_S", 0.02)
+    path = tmp_path / "workers.toml"
+    path.write_text(TOML)
+    gateway = await start_gateway(workers_file=path)
+    before, looks, still = known(gateway), list[int](), threading.Event()
+
+    def state(paths: object) -> tuple[tuple[int], ...]:
+        looks.append(0)
+        return ((-1 if still.is_set() else len(looks),),)
+
+    monkeypatch.setattr(workers_file, "state", state)
+    path.write_text('[[workers]]\nurl = "http://127.0.0.1:1"\n')
+    await until(lambda: len(looks) > 5)
+    assert known(gateway) == before
+    still.set()
+    await until(lambda: known(gateway) == ["http://127.0.0.1:1"])
 
 
 async def test_a_list_that_is_read_ten_times_leaves_no_task_behind(
