@@ -10,7 +10,7 @@ import yaml
 
 from deploy import chart
 from gateway.cli import parser
-from gateway.discovery import answers, dns
+from gateway.discovery import answers, api_server, dns
 from gateway.settings.config import Config
 from gateway.settings.options import options_of
 from simworker.arguments import from_args
@@ -112,6 +112,8 @@ def test_the_figures_are_those_of_the_code() -> None:
     assert (answers.MISSED, answers.EMPTY) == (3, 12)
     assert "three answers in a row" in TEXT
     assert "after twelve empty answers" in TEXT
+    assert (api_server.WATCH_S, api_server.IDLE_S) == (5 * 60, 90)
+    assert "five to ten minutes, or without an event for 90 s" in TEXT
     assert "Kubernetes {} and {}".format(*RELEASES) in TEXT.replace("\n", " ")
     assert "three minutes" in TEXT
     probe = deployment(chart.MANIFESTS / "deployment.yaml")["spec"]["template"]["spec"]
