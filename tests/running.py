@@ -1,6 +1,7 @@
 """A gateway that serves, as its clients see it; helpers of the whole-gateway tests."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -137,6 +138,14 @@ class Answer:
 def _has_seen(worker: Worker, sequence: int) -> bool:
     last = worker.knowledge[0].feed.last_sequence
     return sequence < 0 or (last is not None and last >= sequence)
+
+
+def free_port() -> int:
+    """A port that nobody has just now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
 
 
 async def until(holds: Callable[[], Any], within_s: float = WAIT_S) -> None:

@@ -3,15 +3,15 @@
 import asyncio
 import math
 import shutil
-import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from deploy.__main__ import HERE
+from tests.running import free_port
 
 BINARY = shutil.which("prometheus")
 JOB = "kv-gateway"
@@ -22,14 +22,6 @@ scrape_configs:
   - job_name: {job}
     static_configs: [{{targets: ["{target}"]}}]
 """
-
-
-def free_port() -> int:
-    """A port that nobody has just now."""
-    with closing(socket.socket()) as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 class Prometheus:

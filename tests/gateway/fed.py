@@ -1,6 +1,5 @@
 """Gateways and simulated workers with events: what the tests of feeds ask them."""
 
-import socket
 from typing import Any
 
 import msgspec
@@ -58,11 +57,3 @@ async def sim(gateway: Running, worker: SimWorker, path: str, **body: Any) -> An
     async with gateway.client.post(worker.url + path, json=body) as response:
         assert response.status == 200, await response.text()
         return await response.json()
-
-
-def free_port() -> int:
-    """A port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

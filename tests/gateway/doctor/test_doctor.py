@@ -14,8 +14,7 @@ from gateway.errors import ConfigError
 from gateway.settings.config import worker_specs
 from gateway.settings.values import EventEndpoint
 from router.proof import PENDING
-from tests.gateway.fed import free_port
-from tests.running import SIM, WITH_EVENTS, StartWorker
+from tests.running import SIM, WITH_EVENTS, StartWorker, free_port
 
 NOBODY = "http://127.0.0.1:9"
 

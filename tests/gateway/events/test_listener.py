@@ -17,7 +17,6 @@ from simworker.server import SimWorker
 from tests.gateway.fed import (
     TURN,
     feeds,
-    free_port,
     held,
     options,
     sim,
@@ -25,7 +24,7 @@ from tests.gateway.fed import (
     told,
     turn,
 )
-from tests.running import SIM, Running, StartGateway, StartWorker, until
+from tests.running import SIM, Running, StartGateway, StartWorker, free_port, until
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,8 @@ from kvindex.standing import FeedState
 from kvindex.wire.vllm import encode_batch
 from router.pool import WorkerPool
 from router.worker import Worker, WorkerSpec
-from tests.gateway.fed import TURN, free_port, options, states
-from tests.running import SIM, StartGateway, StartWorker, until
+from tests.gateway.fed import TURN, options, states
+from tests.running import SIM, StartGateway, StartWorker, free_port, until
 
 BATCH = encode_batch(EventBatch(timestamp=0.0, events=(), rank=0))
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -12,24 +11,16 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from render import Renderer
 from simworker.options import SimOptions
 from simworker.server import SimWorker
-from tests.running import MODEL
+from tests.running import MODEL, free_port
 
 WAIT_S = 40.0
-
-
-def free_port() -> int:
-    """A port that nobody has just now."""
-    with closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def until(holds: Callable[[], Any], within_s: float = WAIT_S) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.workers import health
 from router.worker import WorkerState
-from tests.gateway.fed import TURN, feeds, free_port, held, options, states
+from tests.gateway.fed import TURN, feeds, held, options, states
 from tests.gateway.scripted import LISTING, state
 from tests.proxy.raw import (
     CHAT,
@@ -21,7 +21,7 @@ from tests.proxy.raw import (
     event,
     json_answer,
 )
-from tests.running import SIM, Running, StartGateway, StartWorker, until
+from tests.running import SIM, Running, StartGateway, StartWorker, free_port, until
 
 QUICK = {"health_interval": 0.05, "health_timeout": 0.2}
 FINE = json_answer(b"")
