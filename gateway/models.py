@@ -18,6 +18,8 @@ from router.models import ListedModel
 
 log = logging.getLogger(__name__)
 
+MOST_TRIED = 1024
+"""Listed models that are looked up, or told of, at most: workers may list any."""
 ByProfile = Mapping[str, Renderer]
 """One model's renderers, by the engine whose rules they follow."""
 
@@ -107,7 +109,9 @@ class Renderers:
         return not (self.asked and any(map(self._is_new, models)))
 
     def _is_new(self, model: ListedModel) -> bool:
-        return model.parent is None and (model.id, model.root) not in self._tried
+        if model.parent is not None or len(self._tried) >= MOST_TRIED:
+            return False
+        return (model.id, model.root) not in self._tried
 
     @property
     def loaded(self) -> list[Renderer]:

@@ -7,6 +7,7 @@ with the fleet: when the gateway has a ready worker for it.
 
 import logging
 from collections.abc import Callable, Iterable
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -50,7 +51,7 @@ class RenderServices:
         self._max_model_len = max_model_len
         self._services: dict[_Key, RenderService] = {}
         self._profiles: dict[str, str] = {}
-        self._different: set[tuple[str, str]] = set()
+        self._different: WeakKeyDictionary[Worker, set[str]] = WeakKeyDictionary()
 
     async def find(self, body: bytes) -> RenderService:
         """The service of a body's model, the first one's where it names none.
@@ -110,10 +111,11 @@ class RenderServices:
         """Decide the profiles of the models of a ready worker, or say it differs."""
         if self._config.profile != "auto":
             return
+        said = self._different.setdefault(worker, set())
         for base in dict.fromkeys(name.base for name in worker.names.values()):
             profile = self._profile(base)
-            if worker.profile != profile and (base, worker.url) not in self._different:
-                self._different.add((base, worker.url))
+            if worker.profile != profile and base not in said:
+                said.add(base)
                 log.warning(
                     "worker %s renders as %s: the render endpoints of %s follow %s; "
                     "--profile %s changes that",

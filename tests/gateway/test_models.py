@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway import models
 from gateway.errors import ConfigError
 from gateway.models import Renderers
 from gateway.settings.config import Config
@@ -145,3 +146,17 @@ def test_what_one_worker_does_not_say_another_may(
     assert "is not rendered" not in caplog.text
     made.learn([ListedModel(id="late")])
     assert caplog.text.count("is not rendered") == 1
+
+
+def test_endless_listings_are_not_followed(
+    loaded: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker that lists a new model each time costs neither memory nor the log."""
+    monkeypatch.setattr(models, "MOST_TRIED", 3)
+    ours = renderers()
+    for number in range(10):
+        listed = [ListedModel(id=f"m{number}", root=f"here/{number}", parent=None)]
+        (ours.learn if number < 2 else ours.refuse)(listed)
+    assert loaded == ["here/0", "here/1"]
+    assert caplog.text.count("appeared while the gateway serves") == 1
+    assert ours.knows([ListedModel(id="m9", root="here/9", parent=None)])
