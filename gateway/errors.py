@@ -116,6 +116,12 @@ class NotFound(GatewayError):
     code = "not_found"
 
 
+class ModelNotFound(NotFound):
+    """No worker lists a model of that name."""
+
+    code = "model_not_found"
+
+
 class MethodNotAllowed(GatewayError):
     """The route exists, but not for this method."""
 

@@ -13,6 +13,7 @@ from gateway import answers
 from gateway.access.door import Guards
 from gateway.access.operators import Operators
 from gateway.admin.pages import Admin
+from gateway.errors import ModelNotFound
 from gateway.guard import Guard
 from gateway.metrics.registry import CONTENT_TYPE, Metrics
 
@@ -39,6 +40,8 @@ class OwnRoutes:
         """Add those of clients."""
         self.add_probes_to(guards.anyone)
         guards.clients.add("GET", "/v1/models", self._models, "models")
+        named = r"/v1/models/{name:[\s\S]+}"
+        guards.clients.add("GET", named, self._model, "models", alone=False)
         guards.clients.add("GET", "/server_info", self._info, "server_info")
 
     def add_probes_to(self, guard: Guard) -> None:
@@ -55,6 +58,15 @@ class OwnRoutes:
         self, request: web.Request, identity: bytes
     ) -> web.StreamResponse:
         return answers.json(self._pages.models(), identity)
+
+    async def _model(self, request: web.Request, identity: bytes) -> web.StreamResponse:
+        """One of them; not all engines have the route, nor all workers the model."""
+        name = request.match_info["name"]
+        for entry in self._pages.models()["data"]:
+            if entry.get("id") == name:
+                return answers.json(entry, identity)
+        problem = f"no worker lists the model {name[:200]!r}"
+        raise ModelNotFound(problem, param="model")
 
     async def _info(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         return answers.json(self._server_info(), identity)

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from yarl import URL
 
 from tests.proxy.raw import RawClient, RawWorker, answering, json_answer
 from tests.running import MODEL, SIM, StartGateway, StartWorker
@@ -41,6 +42,30 @@ async def test_models_are_the_union(
     assert listing["data"][0].keys() == direct.keys()
     assert listing["data"][0]["owned_by"] == "vllm"
     assert listing["data"][0]["max_model_len"] == direct["max_model_len"]
+
+
+@pytest.mark.parametrize("path", ["a/b", "a%2Fb", "a%2fb?x=1"])
+async def test_one_model(
+    start_worker: StartWorker, start_gateway: StartGateway, path: str
+) -> None:
+    """As it is listed, by whichever worker; OpenAI's error for what none lists."""
+    first = await start_worker()
+    second = await start_worker(
+        msgspec.structs.replace(SIM, served_model_name=("a/b",))
+    )
+    gateway = await start_gateway(first, second)
+    listed = (await gateway.get("/v1/models"))["data"][1]
+    url = URL(f"{gateway.url}/v1/models/{path}", encoded=True)
+    async with gateway.client.get(url) as response:
+        assert (response.status, await response.json()) == (200, listed)
+    assert listed["id"] == "a/b"
+    refused = (await gateway.get("/v1/models/a", 404))["error"]
+    assert refused == {
+        "message": "no worker lists the model 'a'",
+        "type": "invalid_request_error",
+        "param": "model",
+        "code": "model_not_found",
+    }
 
 
 async def test_ready_once_a_worker_is(
@@ -211,25 +236,26 @@ async def test_nothing_is_added_to_an_answer_by_a_fault(
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "status", "code"),
     [
-        b"OPTIONS *",
-        b"CONNECT g:80",
-        b"GET http://g",
-        b"GET http://g?/v1/x",
-        b"GET /v1/x%0a",
-        b"GET /a%0ab",
+        (b"OPTIONS *", "404", "not_found"),
+        (b"CONNECT g:80", "405", "method_not_allowed"),
+        (b"GET http://g", "404", "not_found"),
+        (b"GET http://g?/v1/x", "404", "not_found"),
+        (b"GET /v1/x%0a", "404", "not_found"),
+        (b"GET /a%0ab", "404", "not_found"),
     ],
 )
 async def test_targets_without_a_route(
-    start_gateway: StartGateway, line: bytes
+    start_gateway: StartGateway, line: bytes, status: str, code: str
 ) -> None:
     """Answered like every other: our shape, with the request's id, and counted."""
     gateway = await start_gateway(DEAD)
     async with RawClient(gateway.port) as client:
         await client.send(line + b" HTTP/1.1\r\nHost: g\r\nX-Request-ID: r1\r\n\r\n")
         head, body = await client.answer()
-    assert head.startswith(b"HTTP/1.1 404 ")
+    assert head.startswith(b"HTTP/1.1 %b " % status.encode())
     assert b"\r\nX-Request-ID: r1\r\n" in head
-    assert json.loads(body)["error"]["code"] == "not_found"
-    assert await gateway.metric("requests_total", endpoint="other", status="404") == 1
+    assert json.loads(body)["error"]["code"] == code
+    counted = await gateway.metric("requests_total", endpoint="other", status=status)
+    assert counted == 1

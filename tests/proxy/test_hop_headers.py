@@ -134,7 +134,7 @@ async def test_request_id_is_returned_with_errors(gateway_for: GatewayFor) -> No
 async def test_target_passes_as_it_came(gateway_for: GatewayFor) -> None:
     """Escapes and the query are not normalised; absolute form loses its host."""
     targets = [
-        b"/v1/models/a%2Fb%20c?x=%41&x=&y=a+b%2B&%C3%BC",
+        b"/v1/things/a%2Fb%20c?x=%41&x=&y=a+b%2B&%C3%BC",
         b"/v1/a;b=c/~d/?",
         b"http://elsewhere/v1/x?y=1",
     ]
