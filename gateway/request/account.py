@@ -190,6 +190,7 @@ class Account:
         "_decision",
         "_noted",
         "_over",
+        "_pulse",
         "_recorded",
         "_response",
         "_streams",
@@ -210,6 +211,7 @@ class Account:
     ) -> None:
         self._accounts = accounts
         self._decision = decision
+        self._pulse = decision.worker.pulse
         self._begun = begun
         self._uncompared = uncompared
         self._noted = accounts.decisions.note(decision)
@@ -246,7 +248,7 @@ class Account:
 
     def data(self, data: bytes) -> None:
         """Body as it is relayed."""
-        self._decision.heard()
+        self._pulse.beats += 1
         if self._succeeded:
             if self._usage is None:
                 self._usage = scanner_of(data)

@@ -22,6 +22,10 @@ BUFFER_HIGH = 256 * 1024
 BUFFER_LOW = 64 * 1024
 """Bytes that may still wait when the worker is resumed."""
 
+SHORT = 2048
+"""Pieces below this are most of all: the line before them is not made each time."""
+
+_SIZE_LINES = tuple(b"%x\r\n" % size for size in range(SHORT))
 _LINGER_NOT = struct.pack("ii", 1, 0)  # close with a reset
 _BODILESS = frozenset({204, 304})
 
@@ -132,11 +136,18 @@ class ClientWriter:
     def body(self, data: bytes) -> bool:
         """Write a part of the body, which is not empty.
 
-        Whether more waits for the client now than should.
+        Whether that is enough for now: more waits than should, or the client is gone.
         """
         if self.chunked:
-            data = b"%x\r\n%b\r\n" % (len(data), data)
-        return self._write(data) > BUFFER_HIGH
+            size = len(data)
+            line = _SIZE_LINES[size] if size < SHORT else b"%x\r\n" % size
+            data = line + data + b"\r\n"
+        transport = self._transport
+        if not self.started or transport is None or transport.is_closing():
+            self._write(data)
+            return self.gone or self.waiting > BUFFER_HIGH
+        transport.write(data)
+        return transport.get_write_buffer_size() > BUFFER_HIGH
 
     def end(self) -> None:
         """Write the end of the body."""
@@ -154,17 +165,14 @@ class ClientWriter:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
         transport.abort()
 
-    def _write(self, data: bytes) -> int:
-        """Write; how many bytes the client has not taken yet."""
+    def _write(self, data: bytes) -> None:
         if not self.started:
             self.started = True
             data = self._head + data
             self._writer.output_size += len(data)  # tells aiohttp that it has begun
         transport = self._transport
-        if not data or transport is None or transport.is_closing():
-            return 0
-        transport.write(data)
-        return transport.get_write_buffer_size()
+        if data and transport is not None and not transport.is_closing():
+            transport.write(data)
 
 
 def cut(request: web.Request, status: int = 500) -> RelayedResponse:

@@ -127,15 +127,11 @@ class _Passage:
     # BodySink
 
     def data(self, pieces: list[bytes]) -> None:
-        if self.client.gone:
-            self._give_up()
-            return
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if self._events is not None:
             data = self._events.feed(data)
         if data and self._pass(data):
-            self._response.pause()
-            self._wake.set()
+            self._hold()
 
     def end(self) -> None:
         rest = self._events.rest() if self._events is not None else b""
@@ -156,8 +152,16 @@ class _Passage:
             self.incomplete = True
         self._finish(error)
 
+    def _hold(self) -> None:
+        """Let the client take what waits for it, if it is still there."""
+        if self.client.gone:
+            self._give_up()
+        else:
+            self._response.pause()
+            self._wake.set()
+
     def _pass(self, data: bytes) -> bool:
-        """Pass it on; whether that is as much as the client should be given."""
+        """Pass it on; whether that is enough for now."""
         if not self._began and (self._events is None or has_data(data)):
             self._began = True
             self._observer.first_byte()

@@ -29,12 +29,14 @@ class ResponseParser:
         "_answers_head",
         "_ends_with_connection",
         "_head_size",
+        "_last_pieces",
         "_parser",
         "_pieces",
         "complete",
         "head_complete",
         "headers",
         "keep_alive",
+        "on_body",
         "reason",
         "status",
     )
@@ -50,6 +52,9 @@ class ResponseParser:
         self._head_size = 0
         self._ends_with_connection = False
         self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append
+        """Called by httptools: without a call of Python's, as it comes most often."""
+        self._last_pieces = 0  # of the read that completed the answer
         self._parser = HttpResponseParser(self)
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -68,7 +73,11 @@ class ResponseParser:
             self.keep_alive = False
         if not self.head_complete:
             self._count(len(data))
-        pieces, self._pieces = self._pieces, []
+        pieces = self._pieces.copy()
+        self._pieces.clear()
+        if self.complete:
+            del pieces[self._last_pieces :]
+            self._last_pieces = 0
         return pieces
 
     def eof(self) -> None:
@@ -108,13 +117,10 @@ class ResponseParser:
         self._see_framing()
         self.complete = self._answers_head
 
-    def on_body(self, piece: bytes) -> None:
-        if not self.complete:
-            self._pieces.append(piece)
-
     def on_message_complete(self) -> None:
-        if self.status >= 200:
+        if self.status >= 200 and not self.complete:
             self.complete = True
+            self._last_pieces = len(self._pieces)
 
     def _see_framing(self) -> None:
         lengths = False

@@ -110,3 +110,22 @@ def test_limit_of_headers() -> None:
     chunked = OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n"
     with pytest.raises(MalformedAnswer):
         parse(chunked + b"T: 12345678\r\n" * 10_000 + b"\r\n")
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_what_follows_an_answer_is_no_body_of_it(size: int) -> None:
+    """Not in the same read, and not in later ones."""
+    raw = (
+        OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother"
+    )
+    parser, body = parse(*(raw[at : at + size] for at in range(0, len(raw), size)))
+    assert parser.complete
+    assert body == b"hi"
+
+
+def test_an_answer_to_head_has_no_body() -> None:
+    """Even if the worker sends one."""
+    parser, body = parse(OK + b"Content-Length: 2\r\n\r\nhi", answers_head=True)
+    assert parser.complete
+    assert body == b""
