@@ -19,6 +19,7 @@ from gateway.request.sse import WholeEvents, data_of, event
 from render import Renderer, RenderOptions, RenderRefused, RenderService
 from render.body import Json
 from render.derender_answers import chat_choice
+from render.derender_prompt import Prompt
 from render.derender_request import read_chat_request, read_generated
 from render.derender_stream import NOTHING
 from render.request import read_request
@@ -251,7 +252,7 @@ def _check_whole(service: RenderService, data: bytes, said: Iterable[Json]) -> N
                 known["finish_reason"] = choice["finish_reason"]
                 known["stop_reason"] = choice["stop_reason"]
     for index, whole in given.items():
-        message = derenderer.chat_choice(whole, asked, whole.pop("prompt"))
+        message = derenderer.chat_choice(whole, asked, Prompt(whole.pop("prompt")))
         shown = chat_choice(message, whole, request, parsed=asked.parsed)
         assert streamed.get(index) == _heard(shown["message"]), "not the whole answer"
 

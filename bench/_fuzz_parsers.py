@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 from bench._fuzz_inputs import mutated
 from render.derender import joined
 from render.derender_choice import Asked, Choice
+from render.derender_prompt import Prompt
 from render.detokenizer import Vocabulary
 from render.parsers.call_formats import CALL_FORMATS
 from render.parsers.events import Call, Event, Text
@@ -82,7 +83,7 @@ class Way(msgspec.Struct, frozen=True):
     def choice(self, asked: Asked, prompt: str | None = None) -> Choice:
         """A choice that follows a prompt."""
         ids = None if prompt is None else self.ids(prompt)
-        return Choice(self.vocabulary, self.format, self.marks, asked, ids)
+        return Choice(self.vocabulary, self.format, self.marks, asked, Prompt(ids))
 
 
 def read(data: bytes) -> tuple[Way, bytes, int]:

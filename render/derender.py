@@ -12,6 +12,7 @@ from render.body import Json
 from render.derender_choice import Asked, Choice
 from render.derender_ends import end_ids
 from render.derender_logprobs import chat_logprobs, completion_logprobs
+from render.derender_prompt import Prompt
 from render.detokenizer import Vocabulary
 from render.encoder import Encoder
 from render.model import Model
@@ -53,15 +54,13 @@ class Derenderer:
             has_tools=self.parsers.tools is not None,
         )
 
-    def choice(self, asked: Asked, prompt_ids: Sequence[int] | None) -> Choice:
+    def choice(self, asked: Asked, prompt: Prompt) -> Choice:
         """A choice of an answer to a prompt; its ids come piece by piece."""
-        return Choice(self.vocabulary, self.format, self.marks, asked, prompt_ids)
+        return Choice(self.vocabulary, self.format, self.marks, asked, prompt)
 
-    def chat_choice(
-        self, generated: Json, asked: Asked, prompt_ids: Sequence[int] | None
-    ) -> "Message":
+    def chat_choice(self, generated: Json, asked: Asked, prompt: Prompt) -> "Message":
         """A whole choice of a chat."""
-        choice = self.choice(asked, prompt_ids)
+        choice = self.choice(asked, prompt)
         events = choice.feed(generated["token_ids"])
         ending = choice.end(generated["finish_reason"], generated["stop_reason"])
         return Message(
@@ -72,11 +71,9 @@ class Derenderer:
             reasoning_tokens=choice.reasoning_tokens,
         )
 
-    def completion_choice(
-        self, generated: Json, asked: Asked, prompt_ids: Sequence[int] | None
-    ) -> Json:
+    def completion_choice(self, generated: Json, asked: Asked, prompt: Prompt) -> Json:
         """A whole choice of a completion, without its index."""
-        message = self.chat_choice(generated, asked, prompt_ids)
+        message = self.chat_choice(generated, asked, prompt)
         return {
             "text": "".join(e.text for e in message.events if isinstance(e, Text)),
             "logprobs": completion_logprobs(message.logprobs),
@@ -211,7 +208,7 @@ class Derendering:
         derenderer = self.derenderer(parsers or Parsers())
         asked = derenderer.asked(chat_request, chat=True)
         generated = _generated(token_ids, finish_reason)
-        return derenderer.chat_choice(generated, asked, prompt_ids)
+        return derenderer.chat_choice(generated, asked, Prompt(prompt_ids))
 
     def derender_completion(
         self,
@@ -225,8 +222,8 @@ class Derendering:
         derenderer = self.derenderer(Parsers())
         asked = derenderer.asked(completion_request, chat=False)
         generated = _generated(token_ids, finish_reason)
-        text = derenderer.chat_choice(generated, asked, prompt_ids).text("content")
-        return text or ""
+        message = derenderer.chat_choice(generated, asked, Prompt(prompt_ids))
+        return message.text("content") or ""
 
 
 def _generated(token_ids: Sequence[int], finish_reason: str | None) -> Json:

@@ -9,9 +9,10 @@ from itertools import islice
 
 import msgspec
 
+from render.derender_prompt import Prompt
 from render.derender_reasoning import ReasoningCounter
 from render.derender_stops import Stopped, StopStrings
-from render.detokenizer import SEED_IDS, Vocabulary
+from render.detokenizer import Vocabulary
 from render.parsers.answer import AnswerParser
 from render.parsers.events import Call, Event, Text
 from render.parsers.forced import ForcedCalls
@@ -20,7 +21,6 @@ from render.parsers.marks import Marks
 from render.parsers.values import Tools
 
 BATCH = 256  # ids at a time: no step has to copy a long text
-PROMPT_TAIL = 4096  # ids of a prompt that are looked at for an opened reasoning
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class Choice:
         format: Format | None,
         marks: Marks | None,
         asked: Asked,
-        prompt_ids: Sequence[int] | None,
+        prompt: Prompt,
     ) -> None:
         self._asked = asked
         self._ends: tuple[int, ...] = ()
@@ -70,7 +70,7 @@ class Choice:
         self._detokenizer = vocabulary.detokenizer(
             marks=by_id,
             skip_special_tokens=asked.skip_special_tokens and not parsed,
-            prompt_ids=(prompt_ids or ())[-SEED_IDS:],
+            prompt_ids=prompt.seeds,
         )
         written: Callable[[str], str] = str
         self._parser: AnswerParser | None = None
@@ -83,7 +83,7 @@ class Choice:
                 marks,
                 tools=Tools(asked.tools),
                 calls=asked.calls,
-                prompt=prompt_tail(vocabulary, marks, prompt_ids),
+                prompt=prompt.tail(vocabulary, marks),
                 variables=asked.variables,
             )
             if format.reasoning is not None:
@@ -174,18 +174,3 @@ class Choice:
     def _note(self, events: list[Event]) -> list[Event]:
         self.called = self.called or any(isinstance(event, Call) for event in events)
         return events
-
-
-def prompt_tail(
-    vocabulary: Vocabulary, marks: Marks, prompt_ids: Sequence[int] | None
-) -> str | None:
-    """The marked text after the prompt's last turn mark; None if there is no prompt."""
-    if prompt_ids is None:
-        return None
-    ids = prompt_ids[-PROMPT_TAIL:]
-    start = len(ids)
-    turns = vocabulary.special_ids - marks.by_id.keys()
-    while start > 0 and ids[start - 1] not in turns:
-        start -= 1
-    detokenizer = vocabulary.detokenizer(marks=marks.by_id, skip_special_tokens=False)
-    return marks.whole(detokenizer.feed(ids[start:]))

@@ -14,6 +14,7 @@ from render.derender_answers import (
     completion_answer,
     usage,
 )
+from render.derender_prompt import Prompt
 from render.derender_request import (
     WHOLE_NUMBER,
     Bounds,
@@ -73,12 +74,13 @@ class Derendered:
         bounds.check_responses([response])
         bounds.check_prompt(prompt)
         bounds.check_decodable(response, "generate_response")
-        seeds = prompt if prompt is not None else response["prompt_token_ids"]
+        given = prompt if prompt is not None else response["prompt_token_ids"]
+        before = Prompt(given)
         derenderer = self.derenderer()
         asked = derenderer.asked(request, chat=True)
         choices = [
             chat_choice(
-                derenderer.chat_choice(choice, asked, seeds),
+                derenderer.chat_choice(choice, asked, before),
                 choice,
                 request,
                 parsed=asked.parsed,
@@ -116,8 +118,8 @@ class Derendered:
         derenderer = self.derenderer()
         asked = derenderer.asked(request, chat=False)
         choices = [
-            derenderer.completion_choice(choice, asked, seeds)
-            for response, seeds in zip(responses, prompts, strict=True)
+            derenderer.completion_choice(choice, asked, before)
+            for response, before in zip(responses, map(Prompt, prompts), strict=True)
             for choice in response["choices"]
         ]
         numbered = [{"index": i, **choice} for i, choice in enumerate(choices)]

@@ -14,6 +14,7 @@ from render.derender import Derenderer, joined
 from render.derender_answers import deltas, new_call_id
 from render.derender_choice import Asked
 from render.derender_logprobs import CONTEXT, chat_logprobs, completion_logprobs
+from render.derender_prompt import Prompt
 from render.derender_request import Bounds, read_ids
 from render.derender_window import Window, moved, seeded
 from render.fields import INT64, Field, read_fields
@@ -150,7 +151,7 @@ def _replayed(
 ) -> Json:
     """The events of this chunk, after those of all ids before it."""
     given = step.choice or {}
-    choice = derenderer.choice(asked, step.prompt_ids)
+    choice = derenderer.choice(asked, Prompt(step.prompt_ids))
     before = choice.feed(state["output_token_ids"])
     called = deltas(before, None, 0)[1]
     ids = given["token_ids"] or []

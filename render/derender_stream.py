@@ -11,6 +11,7 @@ from render.derender import Derenderer, joined
 from render.derender_answers import deltas, new_call_id, usage
 from render.derender_choice import Choice
 from render.derender_logprobs import CONTEXT, chat_logprobs
+from render.derender_prompt import Prompt
 from render.derender_request import MAX_CHOICES, Bounds
 from render.derender_state import merged
 from render.refused import RenderRefused
@@ -63,6 +64,7 @@ class ChatStream:
         self._prompt_ids = prompt_ids
         self._prompt_tokens = prompt_tokens
         self._new_id = new_id
+        self._prompt = Prompt(prompt_ids)
         self._choices: dict[int, _Streamed] = {}
         self._id = ""
         self._counted = False
@@ -76,8 +78,9 @@ class ChatStream:
     def feed(self, chunk: Json) -> list[Json]:
         """The chunks to answer with; raises RenderRefused for ids that are none."""
         self._id = self._id or chunk["request_id"]
-        if self._prompt_ids is None:
+        if self._prompt_ids is None and chunk["prompt_token_ids"] is not None:
             self._prompt_ids = chunk["prompt_token_ids"]
+            self._prompt = Prompt(self._prompt_ids)
         answers = [
             answer
             for number, given in enumerate(chunk["choices"])
@@ -111,7 +114,7 @@ class ChatStream:
         if streamed is None:
             if len(self._choices) >= MAX_CHOICES:
                 raise RenderRefused(f"more than {MAX_CHOICES} choices")
-            streamed = _Streamed(self._derenderer.choice(self._asked, self._prompt_ids))
+            streamed = _Streamed(self._derenderer.choice(self._asked, self._prompt))
             self._choices[index] = streamed
         if streamed.ended:
             return []

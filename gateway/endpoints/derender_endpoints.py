@@ -167,7 +167,8 @@ class _Opened:
 
     async def open(self, data: list[bytes]) -> None:
         """Find who derenders, with the first event; it is taken if it says so."""
-        if self._stream is not None or not data or data[0] == DONE:
+        self._done = self._done or data[:1] == [DONE]
+        if self._stream is not None or self._done or not data:
             return
         first = read_request(data[0])
         opening = {} if "choices" in first or "error" in first else first

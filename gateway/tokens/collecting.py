@@ -13,6 +13,7 @@ from gateway.tokens.logprobs import cut
 from gateway.tokens.writer import DONE, Writer
 from render.body import Json
 from render.derender_choice import Choice
+from render.derender_prompt import Prompt
 
 
 class Collected:
@@ -20,7 +21,7 @@ class Collected:
 
     def __init__(self, writer: Writer, prompt_ids: Sequence[int], choices: int) -> None:
         self._writer = writer
-        self._prompt_ids = prompt_ids
+        self._prompt = Prompt(prompt_ids)
         self._wanted = choices
         self._choices: dict[int, Choice] = {}
         self._found: dict[int, Json] = {}
@@ -74,7 +75,7 @@ class Collected:
         writer = self._writer
         choice = self._choices.get(index)
         if choice is None:
-            choice = writer.derenderer.choice(writer.wanted, self._prompt_ids)
+            choice = writer.derenderer.choice(writer.wanted, self._prompt)
             self._choices[index] = choice
         ids = self._until_stopped(choice, given["token_ids"] or [])
         found["token_ids"] += ids

@@ -11,7 +11,7 @@ from gateway.request.prompt import Kind
 from kvindex.blocks import ID_BYTES, pack_ids, unpack_ids
 from render import RenderRefused, RenderService
 from render.body import Json
-from render.derender_choice import PROMPT_TAIL
+from render.derender_prompt import LONGEST_TAIL
 from render.derender_request import (
     MAX_LOGPROBS,
     read_chat_request,
@@ -35,7 +35,7 @@ class Prompted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tail(self) -> list[int]:
         """The last ids, as many as say how an answer begins."""
-        return unpack_ids(self.token_ids[-ID_BYTES * PROMPT_TAIL :])
+        return unpack_ids(self.token_ids[-ID_BYTES * LONGEST_TAIL :])
 
     def __len__(self) -> int:
         """The number of tokens."""

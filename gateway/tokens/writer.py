@@ -21,6 +21,7 @@ from gateway.tokens.line import Line, Piece
 from render.body import Json
 from render.derender import Derenderer
 from render.derender_choice import Asked
+from render.derender_prompt import Prompt
 from router.request import Usage
 from router.worker import Worker
 
@@ -147,6 +148,7 @@ class Writer(ABC):
             model=setting.model,
             fingerprint=setting.fingerprint,
         )
+        self._prompts = [Prompt(prompt.tail) for prompt in generation.prompts]
         sizes = [len(prompt) for prompt in generation.prompts]
         self.counts = Counts(sizes, setting.block_size)
         self._lines: dict[int, Line] = {}
@@ -232,13 +234,12 @@ class Writer(ABC):
         index = self.index(prompt, given)
         line = self._lines.get(index)
         if line is None:
-            ids = self._generation.prompts[prompt].tail
             texts = logprobs.LogprobTexts(
                 self.derenderer.vocabulary.pieces,
                 lists=not self.chat,
                 named=bool(self._asked.get("return_tokens_as_token_ids")),
             )
-            choice = self.derenderer.choice(self.wanted, ids)
+            choice = self.derenderer.choice(self.wanted, self._prompts[prompt])
             line = Line(choice, texts, watched=self._setting.stops)
             self._lines[index] = line
         return line
