@@ -6,7 +6,7 @@ import pytest
 
 from gateway.request import describe, rendering
 from render import REASONS
-from tests.documents import PARTS, ROOT, with_part
+from tests.documents import PARTS, ROOT, files, with_part
 
 
 @pytest.mark.parametrize(("document", "mark"), list(PARTS))
@@ -15,6 +15,12 @@ def test_nothing_would_change(document: str, mark: str) -> None:
     text = (ROOT / document).read_text()
     assert text.count(f"<!-- {mark} -->") == text.count(f"<!-- /{mark} -->") == 1
     assert with_part(text, mark, PARTS[document, mark]()) == text
+
+
+def test_each_file_is_told_in_a_sentence() -> None:
+    """The first line of its docstring is one, not the half of one."""
+    rows = [row for row in files().splitlines() if row.startswith("| `")]
+    assert not [row for row in rows if not row.endswith((". |", "? |", "! |"))]
 
 
 def test_only_the_part_changes() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from gateway import handlers
 from gateway.access.key_command import KeyConfig
+from gateway.admin import own_routes
 from gateway.admin.page import routes
 from gateway.cli import SIMULATED, parser
 from gateway.endpoints import render_endpoints, render_server
@@ -130,7 +131,8 @@ def test_links_lead_somewhere() -> None:
 
 def test_named_routes_are_there() -> None:
     """The routes that the README lists are routes of ours."""
-    modules = (handlers, worker_routes, routes, render_endpoints, render_server)
+    ours = (handlers, own_routes, worker_routes, routes)
+    modules = (*ours, render_endpoints, render_server)
     source = "".join(Path(str(module.__file__)).read_text() for module in modules)
     text = (ROOT / "README.md").read_text()
     for path in re.findall(r"`(?:GET|POST) (/\S+?)`", text):

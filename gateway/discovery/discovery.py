@@ -1,5 +1,4 @@
-"""Where workers come from besides by hand: what is declared at the start, and whoever
-follows a file, a name, a service from then on."""
+"""Where workers come from but by hand: options, the workers file, names, services."""
 
 import asyncio
 import contextlib

@@ -1,5 +1,4 @@
-"""The workers while the gateway serves: each with its background tasks; they may come
-and go.
+"""The workers there are, which come and go, each with its tasks in the background.
 
 A worker that is taken out gets nothing new and is asked nothing more, while what it
 still answers is relayed to its end. Which workers there should be is told from outside,
