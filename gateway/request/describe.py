@@ -110,21 +110,13 @@ class Describer:
             return Described(route, uncompared=peeked.uncompared)
         if counted:
             self._count(prompt.rendered, ready_s + time.perf_counter() - begun)
-        route = RouteRequest(
-            model=peeked.model,
-            renderings=prompt.blocks,
-            prompt_tokens=len(prompt.rendered),
-            prompts=prompt.count,
-            max_tokens=_output_limit(peeked),
-            stream=peeked.stream,
-            reads_cache=peeked.uncompared != PROMPT_LOGPROBS,
-            forwardable=prompt.forwardable,
-            no_ids=no_ids,
-        )
         several = SEVERAL_PROMPTS if prompt.count > 1 else None
-        rendered = {} if counted else prompt.by_profile
-        uncompared = peeked.uncompared or several
-        return Described(route, prompt.ids, uncompared, rendered=rendered)
+        return Described(
+            _route(peeked, prompt, no_ids),
+            prompt.ids,
+            peeked.uncompared or several,
+            rendered={} if counted else prompt.by_profile,
+        )
 
     def unrendered(self, size: int, peeked: Peeked, reason: str) -> RouteRequest:
         """Describe a body of `size` bytes by its raw content, if it shows any."""
@@ -199,6 +191,20 @@ def kind_of(peeked: Peeked) -> Kind | None:
         (peeked.input, "responses"),
     )
     return next((kind for asked, kind in kinds if asked is not None), None)
+
+
+def _route(peeked: Peeked, prompt: Prompt, no_ids: str | None) -> RouteRequest:
+    return RouteRequest(
+        model=peeked.model,
+        renderings=prompt.blocks,
+        prompt_tokens=len(prompt.rendered),
+        prompts=prompt.count,
+        max_tokens=_output_limit(peeked),
+        stream=peeked.stream,
+        reads_cache=peeked.uncompared != PROMPT_LOGPROBS,
+        forwardable=prompt.forwardable,
+        no_ids=no_ids,
+    )
 
 
 def _output_limit(peeked: Peeked) -> int | None:
