@@ -80,7 +80,9 @@ async def subscribed(
     """A gateway that follows `endpoint` as the worker's."""
     source = EventEndpoint(worker.url, 0, endpoint)
     gateway = await start_gateway(worker, kv_events=(source,), **options)
-    await asyncio.sleep(0.3)  # the publisher hears of the subscription
+    known = gateway.gateway.pool.workers[0].knowledge
+    await until(lambda: known[0].feed.reached)
+    await asyncio.sleep(0.2)  # the publisher hears of the subscription
     return gateway
 
 

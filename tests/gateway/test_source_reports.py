@@ -125,7 +125,8 @@ async def test_one_request_places_what_other_gateways_sent(
     chats = [[system, *turn(number)] for number in range(3)]
     await first.chat(chats[0])
     late = await start_gateway(worker)
-    await until(lambda: states(late, worker) == ["live"])
+    await until(lambda: feeds(late, worker)[0].reached)
+    await asyncio.sleep(0.2)  # the publisher hears of the subscription
     await first.chat(chats[1])
     await until(lambda: feeds(late, worker)[0].counters.orphans)
     await late.chat(chats[2])

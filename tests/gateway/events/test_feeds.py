@@ -18,7 +18,7 @@ from kvindex.feed import Feed
 from kvindex.index import Indexes
 from kvindex.standing import FeedState
 from kvindex.wire.vllm import encode_batch, encode_frames
-from tests.running import until
+from tests.running import free_port, until
 
 MIB = 1 << 20
 
@@ -90,6 +90,7 @@ async def sockets() -> AsyncIterator[EventSockets]:
 
 async def connected(publisher: Publisher, feed: Feed) -> None:
     """Wait until the feed hears the publisher; batch 0 is sent for that."""
+    await until(lambda: feed.reached)
     await asyncio.sleep(0.2)
     publisher.send(0)
     await until(lambda: feed.last_sequence == 0)
@@ -186,13 +187,17 @@ async def test_a_lost_connection(
 
 
 async def test_nobody_publishes_there(
-    sockets: EventSockets, feed: Feed, monkeypatch: pytest.MonkeyPatch
+    sockets: EventSockets,
+    publisher: Publisher,
+    feed: Feed,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It says so before any request, and takes it back once somebody does."""
     monkeypatch.setattr(feeds, "RENEW_MS", 300)
-    publisher = Publisher()
     publisher.leave()
-    follow = asyncio.create_task(sockets.follow(feed, publisher.source, ignore))
+    publisher.endpoint = f"tcp://127.0.0.1:{free_port()}"
+    source = EventSource(endpoint=publisher.endpoint)
+    follow = asyncio.create_task(sockets.follow(feed, source, ignore))
     await until(lambda: feed.state is FeedState.SILENT)
     assert feed.reason.startswith(f"nothing publishes at {publisher.endpoint}: ")
     assert not feed.reached
@@ -208,7 +213,6 @@ async def test_nobody_publishes_there(
     assert (feed.reason, feed.reached) == ("connection lost", False)
     follow.cancel()
     await asyncio.wait({follow})
-    publisher.close()
 
 
 async def test_a_batch_without_end_is_not_received(
