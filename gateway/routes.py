@@ -63,7 +63,9 @@ def _handlers(gateway: "Gateway", upstreams: Upstreams, stall_s: float) -> Handl
         accounts=gateway.accounts,
         metrics=gateway.metrics,
         client_rank=config.client_rank,
-        tokens=TokensSender(upstreams, gateway.endpoint_threads, gateway.aborts),
+        tokens=TokensSender(
+            upstreams, gateway.endpoint_threads, gateway.aborts, gateway.metrics
+        ),
         credentials=gateway.access.credentials,
         tells_decision=config.decision_header,
         stall_s=stall_s,

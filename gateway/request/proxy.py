@@ -96,7 +96,7 @@ class Proxy:
         account = attempt.account
         outgoing.answered()
         try:
-            response = await relay(
+            return await relay(
                 request,
                 attempt.response,
                 request_id=outgoing.request_id,
@@ -104,8 +104,6 @@ class Proxy:
                 stall_s=self._stall_s,
                 extra=[*told, *self._told(attempt.decision)],
             )
-            account.ended(response.error)
-            return response
         except GatewayError as error:
             account.ended(error)
             raise

@@ -38,6 +38,9 @@ class ResponseObserver(Protocol):
     def data(self, data: bytes) -> None:
         """Body as it is relayed; of an event stream, whole events."""
 
+    def ended(self, error: GatewayError | None) -> None:
+        """Once: nothing more comes, after the whole answer or because of `error`."""
+
 
 async def relay(
     request: web.Request,
@@ -64,6 +67,9 @@ async def relay(
             request, response, request_id=request_id, observer=observer, extra=extra
         )
         await passage.run(stall_s)
+    except asyncio.CancelledError:
+        passage.left()
+        raise
     finally:
         response.abort()
         await response.settled()
@@ -172,11 +178,23 @@ class _Passage:
         self.client.response.error = error
         self._over = True
         self._wake.set()
+        # A client that closes from here on has had its answer.
+        self._observer.ended(error)
+
+    def left(self) -> None:
+        """The client has closed; with all that it waits for, where that was told."""
+        if not self._over and self._said_all:
+            self._finish(None)
+
+    @property
+    def _said_all(self) -> bool:
+        """Whether what came ends with what clients close at."""
+        return self._events is not None and (self._events.done or self._events.failed)
 
     def _give_up(self) -> None:
         self._response.abort()
         self.incomplete = True
-        self._finish(ClientGone("the client left"))
+        self._finish(None if self._said_all else ClientGone("the client left"))
 
     async def _wait_for_client(self, stall_s: float) -> None:
         """Until the client has taken enough, left, or taken nothing for too long."""

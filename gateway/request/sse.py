@@ -8,10 +8,15 @@ two reads. https://html.spec.whatwg.org/multipage/server-sent-events.html
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from gateway.errors import GatewayError
 
 MAX_HELD = 1 << 20
 """Bytes of an unfinished event that are held; a longer event passes as it comes."""
+
+KEPT = 4096
+"""Bytes of the last events that are kept, to tell how a stream ended."""
 
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\][\r\n]*$")
 LINE = re.compile(rb"\r\n|\r|\n")
@@ -39,7 +44,7 @@ class WholeEvents:
         """Take `data`; return what ends with a whole event, maybe nothing."""
         if data.endswith(b"\n\n") and not self._held:  # nearly always
             self.inside = False
-            self._last = data[-32:]
+            self._last = data[-KEPT:]
             return data
         searched = max(0, len(self._held) - 2)
         self._held += data
@@ -63,6 +68,18 @@ class WholeEvents:
         """The last event passed on was ``data: [DONE]``: nothing is missing."""
         return not self.inside and _DONE.search(self._last) is not None
 
+    @property
+    def failed(self) -> bool:
+        """The last event passed on is an error: clients close at it."""
+        said = [data for data in data_of(self._last) if data != b"[DONE]"]
+        try:
+            last = msgspec.json.decode(said[-1]) if said and not self.inside else None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
+        if not isinstance(last, dict):
+            return False
+        return bool(last.get("error")) or last.get("type") == "error"
+
     def error_event(self, error: GatewayError) -> bytes:
         """The one event that ends a broken stream. What is held is dropped."""
         self._held.clear()
@@ -76,7 +93,7 @@ class WholeEvents:
 
     def _pass(self, out: bytes) -> bytes:
         self.inside = False
-        self._last = out[-32:]
+        self._last = out[-KEPT:]
         return out
 
 

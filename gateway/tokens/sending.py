@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from gateway.metrics.registry import ServerMetrics
 from gateway.request.headers import RawHeaders
 from gateway.request.prompt import Kind
 from gateway.threads import Threads
@@ -46,11 +47,18 @@ WRITERS: Mapping[Kind, type[Writer]] = {
 class TokensSender:
     """Sends to workers that take token ids; knows which look for stop strings."""
 
-    def __init__(self, upstreams: Upstreams, threads: Threads, aborts: Aborts) -> None:
+    def __init__(
+        self,
+        upstreams: Upstreams,
+        threads: Threads,
+        aborts: Aborts,
+        metrics: ServerMetrics,
+    ) -> None:
         """The `threads` turn long answers into text."""
         self._upstreams = upstreams
         self._threads = threads
         self._aborts = aborts
+        self._metrics = metrics
         self._without_stops: set[str] = set()
 
     async def send(
@@ -97,7 +105,12 @@ class TokensSender:
         writer = WRITERS[generation.kind](generation, setting)
         if generation.stream:
             return Translation(
-                asking, first, writer, threads=self._threads, aborts=self._aborts
+                asking,
+                first,
+                writer,
+                threads=self._threads,
+                aborts=self._aborts,
+                metrics=self._metrics,
             ).response
         try:
             return await self._whole(asking, first, writer)

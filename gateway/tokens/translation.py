@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gateway.errors import GatewayError, InternalError, MalformedAnswer
+from gateway.metrics.registry import ServerMetrics
 from gateway.request.sse import data_of, event
 from gateway.threads import Late, QueueFull, Threads
 from gateway.tokens.asking import AT_ONCE, Aborts, Asking
@@ -45,6 +46,7 @@ class Translation:
         *,
         threads: Threads,
         aborts: Aborts,
+        metrics: ServerMetrics,
     ) -> None:
         """`first` answers the first prompt; `aborts`: what is left is not wanted."""
         self.response = UpstreamResponse(
@@ -58,6 +60,7 @@ class Translation:
         self._writer = writer
         self._threads = threads
         self._aborts = aborts
+        self._metrics = metrics
         self._sources = {first}
         self._broken = False
         self._going = asyncio.Event()
@@ -101,6 +104,7 @@ class Translation:
             raise
         except Exception:
             log.exception("an answer could not be turned into text")
+            self._metrics.errors.labels("tokens").inc()
             self._stop()
             self.response.fail(InternalError("the answer could not be made"))
 

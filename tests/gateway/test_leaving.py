@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import aiohttp
 import pytest
 
 from router.worker import WorkerState
@@ -135,3 +136,40 @@ def _gateway_tasks() -> int:
     names = [str(task.get_coro()) for task in asyncio.all_tasks()]
     workers_own = ("RawWorker.", "StreamReader.")
     return sum(not any(own in name for own in workers_own) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("last", "disconnects"),
+    [
+        (b'{"error": {"message": "no more"}}', 0),
+        (b'{"type": "error", "message": "no more"}', 0),
+        (b"[DONE]", 0),
+        (b'{"choices": [], "error": null}', 1),
+    ],
+)
+async def test_leaving_at_what_ends_an_answer(
+    start_gateway: StartGateway,
+    client: aiohttp.ClientSession,
+    last: bytes,
+    disconnects: int,
+) -> None:
+    """Clients close at an error, though the worker does not: they have their answer."""
+    said = b"data: {}\n\ndata: " + last + b"\n\n"
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+
+    async def script(connection: WorkerConnection) -> None:
+        while request := await connection.request():
+            if request.startswith(b"POST"):
+                await connection.send(head + said)
+                await connection.closed_by_peer()
+                return
+            await connection.send(LISTING)
+
+    async with RawWorker(script) as raw:
+        gateway = await start_gateway(raw.url)
+        url = f"{gateway.url}/v1/chat/completions"
+        async with client.post(url, json=CHAT) as response:
+            await response.content.readuntil(last)
+            response.close()
+        await gone(gateway)
+        assert await gateway.metric("client_disconnects_total") == disconnects

@@ -21,6 +21,9 @@ class Nobody:
     def data(self, data: bytes) -> None:
         raise AssertionError
 
+    def ended(self, error: object) -> None:
+        raise AssertionError
+
 
 @pytest.mark.parametrize(
     ("headers", "expected"),

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 
 from gateway.settings.values import declared_api
+from gateway.tokens.chat import ChatWriter
 from tests.gateway.scripted import LISTING, idle, worker
 from tests.gateway.tokens.rig import CHAT, COMPLETIONS, ask
 from tests.proxy.raw import RawWorker, WorkerConnection, json_answer
@@ -91,6 +92,27 @@ async def test_an_answer_that_is_none_is_a_502(
         ) as response:
             assert "upstream_error" in await response.text()
         await idle(gateway)
+
+
+async def test_a_fault_of_ours_is_counted(
+    start_gateway: StartGateway,
+    client: aiohttp.ClientSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The stream ends with an error, and the operator sees whose it is."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(ChatWriter, "feed", broken)
+    stream = HEAD + chunk([9707], "length") + event(b"[DONE]") + b"0\r\n\r\n"
+    async with worker(stream) as raw:
+        gateway = await before(start_gateway, raw)
+        url = gateway.url + CHAT
+        async with client.post(url, json=BODY | {"stream": True}) as response:
+            assert "the answer could not be made" in await response.text()
+        counted = 'kv_gateway_internal_errors_total{where="tokens"}'
+        assert (await gateway.metrics())[counted] == 1
 
 
 @pytest.mark.parametrize("ids", [[], [4_294_967_295], [151_644] * 3, [0, 1, 2]])
