@@ -62,13 +62,15 @@ async def relay(
     if response.error is not None:
         raise response.error
     observer.head(response.status, response.headers)
+    passage: _Passage | None = None
     try:
         passage = _Passage(
             request, response, request_id=request_id, observer=observer, extra=extra
         )
         await passage.run(stall_s)
     except asyncio.CancelledError:
-        passage.left()
+        if passage is not None:
+            passage.left()
         raise
     finally:
         response.abort()

@@ -132,6 +132,7 @@ TOOL_ALIASES: Mapping[str, str] = {
     "minimax-m2": "minimax_m2",
     "minimax-m3": "minimax_m3",
     "muse": "muse_glimmer",
+    "nanbeige": "qwen3_coder",
     "openai": "gpt-oss",
     "poolside_v1": "glm45",
     "qwen": "hermes",

@@ -9,6 +9,7 @@ from typing import Literal
 
 from render.parsers.events import Event, Text
 from render.parsers.json_calls import named_call
+from render.parsers.marked import MarkedParser
 from render.parsers.marks import Marks
 
 START, CHANNEL, CONSTRAIN = "<|start|>", "<|channel|>", "<|constrain|>"
@@ -24,7 +25,7 @@ HEADER = re.compile(
 LONGEST_HEADER = 200  # characters
 
 
-class ChannelParser:
+class ChannelParser(MarkedParser):
     """One answer in channels. A header is kept back until it is whole, a call too.
 
     The answer begins in the header that the prompt has opened (`assistant`).
@@ -42,17 +43,6 @@ class ChannelParser:
         self._call = ""
         self._body: list[str] = []
         self._written = ""
-
-    def feed(self, text: str) -> list[Event]:
-        """The events that are certain with this text."""
-        events: list[Event] = []
-        place = 0
-        for found in self._stops.finditer(text):
-            self._pass(text[place : found.start()], events)
-            place = found.end()
-            self._mark(found.group(), events)
-        self._pass(text[place:], events)
-        return events
 
     def end(self) -> list[Event]:
         """What was kept back, at the end of the answer."""

@@ -27,6 +27,8 @@ CALLS = {
     "gigachat3": f"function call<|role_sep|>\n{JSON}",
     "qwen3_coder": "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n"
     "</parameter>\n</function>\n</tool_call>",
+    "nanbeige": "<tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>"
+    "</function>\n</tool_call>",
     "seed_oss": "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris"
     "</parameter>\n</function>\n</seed:tool_call>",
     "minimax_m2": '<minimax:tool_call>\n<invoke name="get_weather">\n'
