@@ -1,6 +1,7 @@
 """What parsers of marked text share: text between marks, and marks, in their order.
 
-Not here: what a mark means (`blocks.py`, `channels.py`, `elements.py`, `recipients.py`).
+Not here: what a mark means (`blocks.py`, `channels.py`, `elements.py`,
+`recipients.py`).
 """
 
 import re
