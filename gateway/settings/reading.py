@@ -20,6 +20,8 @@ C = TypeVar("C", bound=msgspec.Struct)
 FileTexts = Mapping[str, tuple[str, ...]]
 OF_A_SERVICE = re.compile(r"SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP)")
 """What Kubernetes sets where a service is called kv-gateway, after the prefix."""
+LINK = re.compile(r"(?:tcp|udp|sctp)://\S+:\d+")
+"""And what it then sets KV_GATEWAY_PORT to: it is where others reach the service."""
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +89,8 @@ def _one(
     if given is not None:
         return _of_flag(option, given)
     text = environment.get(option.variable, "")
+    if option.name == "port" and LINK.fullmatch(text.strip()):
+        text = ""
     if text.strip():  # a variable set to nothing is as good as none
         texts = option.split(text) if option.repeatable else (text,)
         return _of_texts(option, texts, option.variable, option.variable)

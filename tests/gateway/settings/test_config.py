@@ -58,6 +58,15 @@ def test_defaults_and_flags() -> None:
     assert config.max_body == 128 * 1024 * 1024
 
 
+def test_a_service_of_our_name_sets_no_port() -> None:
+    """Kubernetes does, in every pod beside it, in a form that no option has."""
+    for text in ("tcp://10.96.0.7:8080", "tcp://[fd00::7]:80", " udp://10.96.0.7:1 "):
+        assert parse(environment={"KV_GATEWAY_PORT": text}).port == 8080
+    assert parse(environment={"KV_GATEWAY_PORT": "9000"}).port == 9000
+    with pytest.raises(ConfigError, match="KV_GATEWAY_PORT"):
+        parse(environment={"KV_GATEWAY_PORT": "tcp://10.96.0.7"})
+
+
 def test_environment_below_flags() -> None:
     """The environment sets what no flag sets; commas separate repeatable ones."""
     environment = {
