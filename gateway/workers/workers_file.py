@@ -102,15 +102,20 @@ def _decoded(text: bytes, *, toml: bool) -> Any:
     if not toml or begins.startswith(b"{") or begins in (b"", b"[]"):
         return msgspec.json.decode(text) if begins else []
     try:
-        return msgspec.toml.decode(text)
+        told = msgspec.toml.decode(text)
     except msgspec.DecodeError:
-        if begins.startswith(b"["):  # of tables, or of JSON's values
-            return msgspec.json.decode(text)
-        raise
+        if not begins.startswith(b"["):
+            raise
+        told = None
+    if begins.startswith(b"[") and "workers" not in (told or {}):
+        return msgspec.json.decode(text)  # `["w1"]` is a table to TOML
+    return told
 
 
 def _specs(told: Any) -> list[WorkerSpec]:
-    entries = told.get("workers", []) if isinstance(told, Mapping) else told
+    entries = told.get("workers") if isinstance(told, Mapping) and told else told
+    if entries == {}:  # nothing but comments
+        return []
     if not isinstance(entries, list):
         raise ValueError("has no list of workers")
     specs = [spec_of(entry) for entry in entries]
@@ -145,7 +150,10 @@ class WorkersFile:
         """Look for changes, until cancelled; what could not be used is tried again.
 
         A change is taken once it has stood for a look: files may be written slowly.
+        A pipe has said what it had to say.
         """
+        if self._path.is_fifo():
+            await asyncio.get_running_loop().create_future()
         seen: State = ()
         while True:
             await asyncio.sleep(LOOK_S)

@@ -48,6 +48,8 @@ SPECS = [
         ("workers", JSON, SPECS),
         ("w.toml", 'workers = ["w1"]', [WorkerSpec(url="http://w1:8000")]),
         ("w.json", "[]", []),
+        ("w.toml", '["w1"]', [WorkerSpec(url="http://w1:8000")]),
+        ("w.toml", "# nobody", []),
         ("w.toml", "", []),
     ],
 )
@@ -65,6 +67,7 @@ def test_both_formats(
     [
         ("{", "malformed"),
         ('{"workers": 1}', "no list of workers"),
+        ('{"worker": ["w1"]}', "no list of workers"),
         ("[1]", "has no url"),
         ('[{"url": "w1"}, {"url": "http://w1:8000"}]', "more than once"),
         ('[{"url": "ftp://w1"}]', "ftp://w1"),
@@ -146,6 +149,26 @@ async def test_a_key_is_read_again_when_its_file_changes(
                 await until(partial(_asked, asked, route, b"secret-2"))
     assert [r for r in asked.requests if b"secret-1" in r] == []
     assert gateway.gateway.pool.get(asked.url) is known
+
+
+async def test_a_pipe_is_read_once(
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """`--workers-file <(command)`: nothing more is to come, which is no mistake."""
+    monkeypatch.setattr(workers_file, "LOOK_S", 0.02)
+    reading, writing = os.pipe()
+    os.write(writing, b'["127.0.0.1:2"]')
+    os.close(writing)
+    path = Path(f"/dev/fd/{reading}")
+    try:
+        gateway = await start_gateway("http://127.0.0.1:1", workers_file=path)
+        await asyncio.sleep(0.2)
+        assert known(gateway) == ["http://127.0.0.1:1", "http://127.0.0.1:2"]
+        assert "stay as they are" not in caplog.text
+    finally:
+        os.close(reading)
 
 
 def _asked(worker: RawWorker, route: bytes, key: bytes) -> bool:
