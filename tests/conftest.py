@@ -18,6 +18,7 @@ from render import Renderer
 from simworker.model import demo_model_dir
 from simworker.options import SimOptions
 from simworker.server import SimWorker
+from tests.render.models import byte_level, save
 from tests.running import MODEL, SIM, Running, StartGateway, StartWorker
 
 
@@ -28,9 +29,42 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def renderer(model_dir: Path) -> Renderer:
-    """The built-in model's renderer; loading it takes a second."""
+def small_model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model for processes: it loads in a moment, the built-in one in seconds."""
+    return save(tmp_path_factory.mktemp("small"), byte_level())
+
+
+@pytest.fixture(scope="session")
+def vllm(model_dir: Path) -> Renderer:
+    """The built-in model's renderer, of vLLM; loading it takes seconds."""
     return Renderer.load(model_dir)
+
+
+@pytest.fixture(scope="session")
+def renderer(vllm: Renderer) -> Renderer:
+    """The renderer that gateways and simulated workers share."""
+    return vllm
+
+
+@pytest.fixture
+def loaded_once(
+    renderer: Renderer, model_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What loads the built-in model as it is gets the shared renderer.
+
+    With another template it is loaded, but the encoder is the one that loads sooner.
+    """
+    load = Renderer.load
+    ours = (MODEL, str(model_dir))
+
+    def shared(source: Any, **options: Any) -> Renderer:
+        if str(source) not in ours:
+            return load(source, **options)
+        if options.get("chat_template") is None:
+            return renderer
+        return load(source, **options | {"encoder": "tokenizers"})
+
+    monkeypatch.setattr(Renderer, "load", shared)
 
 
 @pytest.fixture(autouse=True)
@@ -67,20 +101,12 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 async def start_gateway(
-    renderer: Renderer,
-    client: aiohttp.ClientSession,
-    monkeypatch: pytest.MonkeyPatch,
+    loaded_once: None, client: aiohttp.ClientSession
 ) -> AsyncIterator[StartGateway]:
     """Start gateways in front of worker URLs; any option of `Config` by name.
 
     They render with the shared renderer, where the model of the options is `MODEL`.
     """
-    load = Renderer.load
-
-    def shared(source: Any, **options: Any) -> Renderer:
-        return renderer if source == MODEL else load(source, **options)
-
-    monkeypatch.setattr(Renderer, "load", shared)
     running: list[tuple[Gateway, web.AppRunner]] = []
 
     async def start(*workers: SimWorker | str, **options: Any) -> Running:

@@ -1,5 +1,6 @@
 """The fuzzer: what it found before stays mended, and it finds what is broken."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -10,25 +11,33 @@ from bench._fuzz_target import Target
 from bench._fuzz_targets import targets
 from bench.fuzz import CORPUS, Fuzzer, corpus_of, failure
 
-TARGETS = targets()
+Every = Mapping[str, Target]
 SEEDS = 15
 
 
-@pytest.mark.parametrize("name", TARGETS)
-def test_findings_stay_mended(name: str) -> None:
+@pytest.fixture
+def every(loaded_once: None, monkeypatch: pytest.MonkeyPatch, model_dir: Path) -> Every:
+    """The decoders by name, over the shared renderer; no import waits for a model."""
+    monkeypatch.setattr("bench._fuzz_targets.demo_model_dir", lambda: model_dir)
+    return targets()
+
+
+def test_findings_stay_mended(every: Every, subtests: pytest.Subtests) -> None:
     """Some seeds, and what was once found, raise nothing."""
-    target = TARGETS[name]
-    few = target.seeds[:: 1 + len(target.seeds) // SEEDS]
-    for data in [*few, *corpus_of(CORPUS / name.replace(" ", "_"))]:
-        assert failure(target.call, data) is None
+    for name, target in every.items():
+        few = target.seeds[:: 1 + len(target.seeds) // SEEDS]
+        with subtests.test(name):
+            for data in [*few, *corpus_of(CORPUS / name.replace(" ", "_"))]:
+                assert failure(target.call, data) is None
 
 
-@pytest.mark.parametrize("name", TARGETS)
-def test_a_few_inputs(name: str, tmp_path: Path) -> None:
+def test_a_few_inputs(every: Every, tmp_path: Path, subtests: pytest.Subtests) -> None:
     """A short run over each decoder finds nothing."""
-    fuzzer = Fuzzer(name, TARGETS[name], tmp_path, Random(name))
-    fuzzer.go(60, seconds=0.3)
-    assert fuzzer.findings == {}
+    for name, target in every.items():
+        with subtests.test(name):
+            fuzzer = Fuzzer(name, target, tmp_path, Random(name))
+            fuzzer.go(60, seconds=0.3)
+            assert fuzzer.findings == {}
 
 
 def test_what_is_broken_is_found(tmp_path: Path) -> None:

@@ -11,7 +11,13 @@ from tokenizers import Tokenizer
 
 from bench import _peer, _rendering, _texts, _tokenizers, render
 from render import Renderer
-from simworker.model import demo_model_dir
+
+
+@pytest.fixture
+def small(small_model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is measured in place of the demo's model, which takes seconds to load."""
+    monkeypatch.setattr(render, "demo_model_dir", lambda: small_model_dir)
+    return small_model_dir
 
 
 @pytest.mark.parametrize("messages", [2, 40, 222])
@@ -28,11 +34,10 @@ def test_chats_alternate_and_are_new(messages: int) -> None:
     assert [message["role"] for message in turn] == ["assistant", "user"]
 
 
-def test_chats_are_about_as_long_as_said() -> None:
+def test_chats_are_about_as_long_as_said(renderer: Renderer, model_dir: Path) -> None:
     """One message to within three tokens, many to within a sixth."""
     texts = _texts.Texts(seed=2)
-    renderer = Renderer.load(demo_model_dir())
-    tokenizer = Tokenizer.from_file(str(demo_model_dir() / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(model_dir / "tokenizer.json"))
     for tokens in (28, 218, 1_000, 3_800):
         chat = texts.question(tokenizer, tokens)
         rendered = renderer.render_chat(_texts.body(chat))
@@ -41,6 +46,7 @@ def test_chats_are_about_as_long_as_said() -> None:
     assert abs(len(rendered) - 32_000) < 32_000 / 6
 
 
+@pytest.mark.usefixtures("small")
 def test_table(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,6 +62,7 @@ def test_table(
     assert sum("aim" in line and "reached" in line for line in lines) == 2
 
 
+@pytest.mark.usefixtures("small")
 def test_other_ids_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where ids differ there is no table but an error, status 1."""
     monkeypatch.setattr(_rendering, "SIZES", ((300, 4),))
@@ -112,14 +119,14 @@ def test_a_failed_fetch_is_a_line(
 
 @pytest.mark.timeout(120)
 def test_two_servers(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, small: Path
 ) -> None:
     """Both are started, asked in turn, compared and ended; here a second of ours."""
     monkeypatch.setattr(_peer, "SIZES", (28, 218))
     monkeypatch.setattr(_peer, "REQUESTS", 4)
     monkeypatch.setattr(_peer, "LOAD_S", 0.2)
     words = (sys.executable, "-m", "gateway", "render", "--model",
-             str(demo_model_dir()), "--host", "127.0.0.1")  # fmt: skip
+             str(small), "--host", "127.0.0.1")  # fmt: skip
     render.run(["--rounds", "1", "--peer", shlex.join(words) + " --port {port}"])
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split("|")[1:-1] for line in lines if line.startswith("|")]

@@ -16,7 +16,6 @@ from gateway.endpoints.render_server import RenderServer
 from gateway.proof import fingerprints
 from gateway.server import make_runner
 from gateway.settings.render_config import RenderConfig
-from render import Renderer
 from tests.gateway.answering import Answering, Scripted
 from tests.gateway.fingerprinting import Waiting
 from tests.gateway.forwarding_rig import Bodies
@@ -73,17 +72,9 @@ def proofs_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def start_render_server(
-    renderer: Renderer,
-    client: aiohttp.ClientSession,
-    monkeypatch: pytest.MonkeyPatch,
+    loaded_once: None, client: aiohttp.ClientSession
 ) -> AsyncIterator[StartRenderServer]:
     """Start render servers of the built-in model; any option of theirs by name."""
-    load = Renderer.load
-
-    def shared(source: Any, **options: Any) -> Renderer:
-        return renderer if source == MODEL else load(source, **options)
-
-    monkeypatch.setattr(Renderer, "load", shared)
     running: list[tuple[RenderServer, web.AppRunner]] = []
 
     async def start(**options: Any) -> RunningRenderServer:

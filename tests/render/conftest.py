@@ -6,39 +6,33 @@ import pytest
 
 from render import Renderer
 from render.fingerprint_cache import FingerprintCache
-from simworker.model import demo_model_dir
 from tests.render import gpt_oss
 from tests.render.models import byte_level, save
 
 
 @pytest.fixture(scope="session")
-def qwen3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def qwen3(model_dir: Path) -> Path:
     """Qwen3's model directory."""
-    return demo_model_dir(tmp_path_factory.mktemp("qwen3"))
+    return model_dir
 
 
 @pytest.fixture(scope="session", params=["auto", "tokenizers"])
-def renderer(request: pytest.FixtureRequest, qwen3: Path) -> Renderer:
+def renderer(request: pytest.FixtureRequest, vllm: Renderer, qwen3: Path) -> Renderer:
     """Qwen3's renderer, with the fast encoder and with the reference."""
-    return Renderer.load(qwen3, encoder=request.param)
+    fast = request.param == "auto"
+    return vllm if fast else Renderer.load(qwen3, encoder=request.param)
 
 
 @pytest.fixture(scope="session")
-def vllm(qwen3: Path) -> Renderer:
-    """Qwen3's renderer as vLLM."""
-    return Renderer.load(qwen3)
-
-
-@pytest.fixture(scope="session")
-def trtllm(qwen3: Path) -> Renderer:
+def trtllm(vllm: Renderer) -> Renderer:
     """Qwen3's renderer as TensorRT-LLM."""
-    return Renderer.load(qwen3, profile="trtllm")
+    return vllm.with_profile("trtllm")
 
 
 @pytest.fixture(scope="session")
-def sglang(qwen3: Path) -> Renderer:
+def sglang(vllm: Renderer) -> Renderer:
     """Qwen3's renderer as SGLang."""
-    return Renderer.load(qwen3, profile="sglang")
+    return vllm.with_profile("sglang")
 
 
 @pytest.fixture(scope="session")

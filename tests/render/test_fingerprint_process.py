@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, pre_tokenizers, processors
-from transformers import AutoTokenizer
 
 from kvindex.blocks import pack_ids
 from render.fingerprint_child import OFFLINE
@@ -32,10 +31,18 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def load(path: Path) -> Any:
     """The tokenizer as the engine loads it."""
-    return AutoTokenizer.from_pretrained(
-        str(path), legacy=False, padding_side="left", truncation_side="left",
+    return from_pretrained(
+        path, legacy=False, padding_side="left", truncation_side="left",
         use_fast=True, trust_remote_code=False,
     )  # fmt: skip
+
+
+def from_pretrained(path: Path, **options: Any) -> Any:
+    """As transformers loads it."""
+    import transformers  # of all tests only a few need it, and it takes long
+
+    tokenizer: Any = transformers.AutoTokenizer
+    return tokenizer.from_pretrained(str(path), **options)
 
 
 def sha(value: Any) -> str | None:
@@ -103,7 +110,7 @@ def test_how_the_engine_loads_it(tmp_path: Path) -> None:
     path = save(tmp_path, byte_level())
     told = identity(str(path), str(path))["tokenizer"]
     assert told["init_kwargs_sha256"] == sha({"legacy": False})
-    plain = AutoTokenizer.from_pretrained(str(path))
+    plain = from_pretrained(path)
     assert tokenizer_fields(plain)["init_kwargs_sha256"] == sha({})
 
 

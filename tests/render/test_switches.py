@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import PreTrainedTokenizerFast
 
 from render import ModelNotFound, Renderer
 from render.switches import SWITCHES, switched
@@ -53,7 +52,9 @@ def test_switched(
 )
 def test_as_the_installed_transformers(message: dict[str, Any]) -> None:
     """With all switches on, messages are those of the installed release (5.24)."""
-    fast: Any = PreTrainedTokenizerFast
+    import transformers  # of all tests only a few need it, and it takes long
+
+    fast: Any = transformers.PreTrainedTokenizerFast
     tokenizer = fast(tokenizer_object=models.byte_level())
     theirs = tokenizer.apply_chat_template(
         [message], chat_template=SHOWN, tokenize=False

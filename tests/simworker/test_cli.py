@@ -49,19 +49,25 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("engine", "number"),
+    ("engine", "number", "built_in"),
     [
-        ("vllm", signal.SIGTERM),
-        ("vllm", signal.SIGINT),
-        ("trtllm", signal.SIGTERM),
-        ("sglang", signal.SIGTERM),
+        ("vllm", signal.SIGTERM, True),
+        ("vllm", signal.SIGINT, False),
+        ("trtllm", signal.SIGTERM, False),
+        ("sglang", signal.SIGTERM, False),
     ],
 )
 def test_serves_until_a_signal(
-    cache: Path, engine: str, number: signal.Signals
+    cache: Path,
+    small_model_dir: Path,
+    engine: str,
+    number: signal.Signals,
+    built_in: bool,
 ) -> None:
-    """One ready line on stdout, answers, and a clean end."""
-    with start("--engine", engine, "--port", "0", cache=cache) as process:
+    """One ready line on stdout, answers, and a clean end; once with its own model."""
+    model = () if built_in else ("--model", str(small_model_dir))
+    words = ("--engine", engine, "--port", "0", *model)
+    with start(*words, cache=cache) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         found = re.fullmatch(r"ready (http://127\.0\.0\.1:\d+)\n", line)
@@ -73,12 +79,13 @@ def test_serves_until_a_signal(
     assert (process.returncode, out, err) == (0, "", "")
 
 
-def test_a_port_in_use(cache: Path) -> None:
+def test_a_port_in_use(cache: Path, small_model_dir: Path) -> None:
     """One clear line, status 2; the same for the port of the events."""
+    model = ("--model", str(small_model_dir))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for words in (["--port", port], ["--port", "0", "--kv-events-port", port]):
-            with start(*words, cache=cache) as process:
+            with start(*words, *model, cache=cache) as process:
                 out, err = process.communicate(timeout=30)
             assert (process.returncode, out) == (2, "")
             assert err.startswith("kv-gateway sim-worker: ")

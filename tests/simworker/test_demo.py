@@ -29,16 +29,10 @@ TINY = Scale(
 REQUESTS = request_count(generate(TINY.seed, TINY.sessions, TINY.shape))
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the model is unpacked, once."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture(autouse=True)
-def _use_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's own cache is left alone."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+def _small_model(small_model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of the built-in one; ten processes load it."""
+    monkeypatch.setattr("simworker.demo.demo_model_dir", lambda: small_model_dir)
 
 
 def demo(*words: str, scale: Scale = TINY) -> int:
@@ -50,12 +44,12 @@ def demo(*words: str, scale: Scale = TINY) -> int:
 
 ALONE = msgspec.structs.replace(TINY, workers=1)
 PROGRAM = """
-import argparse, sys
-from simworker.demo import add_arguments, run
-from tests.simworker.test_demo import ALONE
-parser = argparse.ArgumentParser()
-add_arguments(parser)
-sys.exit(run(parser.parse_args(), ALONE))
+import sys
+import simworker.demo
+from tests.simworker.test_demo import ALONE, demo
+model = sys.argv.pop()
+simworker.demo.demo_model_dir = lambda: model
+sys.exit(demo(*sys.argv[1:], scale=ALONE))
 """
 
 
@@ -82,7 +76,7 @@ def test_a_small_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "of the prompt tokens in a cache" in output.out
 
 
-def test_serves_until_ctrl_c(tmp_path: Path) -> None:
+def test_serves_until_ctrl_c(small_model_dir: Path, tmp_path: Path) -> None:
     """Without events, and without --exit: it serves until Ctrl-C, then all ends."""
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
@@ -91,7 +85,9 @@ def test_serves_until_ctrl_c(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     words = ("--port", str(port), "--no-kv-events", "--json", str(file))
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PROGRAM, *words, str(small_model_dir)],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
