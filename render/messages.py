@@ -1,4 +1,4 @@
-"""The content of a message: its parts, and which of them are text.
+"""Messages and their content: its parts, and which of them are text.
 
 Common to the engines; how the text of several parts is put together is each engine's
 own way (`profiles/`).
@@ -42,6 +42,16 @@ KNOWN_PART_FIELDS = MEDIA_PARTS | {
     "uuid",
     "prompt_cache_breakpoint",
 }
+
+
+def messages_of(messages: object) -> list[Json]:
+    """Messages that a template may be shown; raises Unrenderable("bad_messages")."""
+    if not isinstance(messages, list) or not messages:
+        raise Unrenderable("bad_messages", "messages is not a list with messages in it")
+    for message in messages:
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise Unrenderable("bad_messages", "a message without a role")
+    return messages
 
 
 def content_parts(content: object) -> list[object]:

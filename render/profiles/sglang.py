@@ -15,7 +15,7 @@ from render.conversation import TEMPLATE_PARAMETERS, Conversation
 from render.errors import Unrenderable
 from render.harmony import TurnsOf
 from render.message_checks import named_tool
-from render.messages import is_media, is_reference
+from render.messages import is_media, is_reference, messages_of
 from render.model import Model
 from render.rules import AnswerRules
 from render.template import ChatTemplate, ChatTemplates
@@ -188,14 +188,10 @@ def _tool(tool: Json) -> Json:
 
 
 def _messages(messages: object, content_format: ContentFormat) -> list[Json]:
-    if not isinstance(messages, list) or not messages:
-        raise Unrenderable("bad_messages", "messages is not a list with messages in it")
-    return [_message(message, content_format) for message in messages]
+    return [_message(message, content_format) for message in messages_of(messages)]
 
 
-def _message(message: object, content_format: ContentFormat) -> Json:
-    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-        raise Unrenderable("bad_messages", "a message without a role")
+def _message(message: Json, content_format: ContentFormat) -> Json:
     role = message["role"]
     if role == "user":
         fields: Json = {}

@@ -13,7 +13,7 @@ from render.content_format import ContentFormat
 from render.conversation import TEMPLATE_PARAMETERS, Conversation
 from render.errors import Unrenderable
 from render.harmony import TurnsOf
-from render.messages import is_media, ordered
+from render.messages import is_media, messages_of, ordered
 from render.model import Model
 from render.profiles.trtllm_fields import CHAT_FIELDS, COMPLETION_FIELDS
 from render.profiles.trtllm_harmony import turns
@@ -133,15 +133,12 @@ def _tool(tool: Json) -> Json:
 
 
 def _messages(messages: object) -> list[Json]:
-    if not isinstance(messages, list) or not messages:
-        raise Unrenderable("bad_messages", "messages is not a list with messages in it")
-    strict = all(_is_strict(message) for message in messages)
-    return [_message(message, strict=strict) for message in messages]
+    known = messages_of(messages)
+    strict = all(map(_is_strict, known))
+    return [_message(message, strict=strict) for message in known]
 
 
-def _message(message: object, *, strict: bool) -> Json:
-    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-        raise Unrenderable("bad_messages", "a message without a role")
+def _message(message: Json, *, strict: bool) -> Json:
     role = message["role"]
     shown: Json = {"role": role, "content": _text(message.get("content")), "media": []}
     if role == "assistant":
@@ -209,9 +206,9 @@ def _arguments(arguments: object) -> object:
     return arguments
 
 
-def _is_strict(message: object) -> bool:
+def _is_strict(message: Json) -> bool:
     """Whether the tool calls are as the API describes them."""
-    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else []:
         function = call.get("function") if isinstance(call, dict) else None
         if not (

@@ -19,6 +19,7 @@ from render.messages import (
     is_media,
     is_reference,
     joined_text,
+    messages_of,
     ordered,
     text_part,
 )
@@ -185,14 +186,10 @@ def _flag(value: Json, name: str, default: bool | None = None) -> bool | None:
 
 
 def _messages(messages: object, content_format: ContentFormat) -> list[Json]:
-    if not isinstance(messages, list) or not messages:
-        raise Unrenderable("bad_messages", "messages is not a list with messages in it")
-    return [_message(message, content_format) for message in messages]
+    return [_message(message, content_format) for message in messages_of(messages)]
 
 
-def _message(message: object, content_format: ContentFormat) -> Json:
-    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-        raise Unrenderable("bad_messages", "a message without a role")
+def _message(message: Json, content_format: ContentFormat) -> Json:
     role = message["role"]
     parts = content_parts(message.get("content"))
     if role == "system":

@@ -19,16 +19,6 @@ def bad_value(message: str, param: str, **value: object) -> ApiError:
     return ApiError(f"{message} (parameter={param}{shown})", param=param)
 
 
-def unknown_model(model: object, known: list[str]) -> ApiError:
-    """The model is not served here."""
-    return ApiError(
-        f"The model `{model}` does not exist. Valid aliases: {', '.join(known)}.",
-        status=404,
-        type="NotFoundError",
-        param="model",
-    )
-
-
 def too_long(limit: int) -> ApiError:
     """The prompt alone is longer than the model's context."""
     return ApiError(

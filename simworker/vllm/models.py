@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from render.refused import unknown_model
 from render.tokens import permission
 from simworker.hashing import Identity
 from simworker.options import BadOptions
-from simworker.vllm.errors import unknown_model
 
 
 class Models:
@@ -44,7 +44,7 @@ class Models:
         return self._names[0]
 
     def resolve(self, asked: str | None, salt: str | None) -> tuple[str, Identity]:
-        """The name answers carry, and the cache namespace. Raises ApiError (404)."""
+        """The name answers carry, and the namespace. Raises RenderRefused (404)."""
         if asked is None or asked in self._names:
             return self.main, Identity(salt=salt)
         adapter = self._adapters.get(asked)
