@@ -1,9 +1,12 @@
 """Answers of our own: JSON, pages and errors, each with the request's id."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 from aiohttp import web
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, UnlistedModel
 from gateway.server import SERVER
 
 JSON = "application/json"
@@ -24,6 +27,14 @@ def own(
 def json(value: object, identity: bytes, status: int = 200) -> web.Response:
     """A value as JSON."""
     return own(msgspec.json.encode(value), identity, JSON, status)
+
+
+def one_model(models: Mapping[str, Any], name: str, identity: bytes) -> web.Response:
+    """The entry of that name in a page of `/v1/models`; UnlistedModel."""
+    for entry in models["data"]:
+        if entry.get("id") == name:
+            return json(entry, identity)
+    raise UnlistedModel(f"no model {name[:200]!r} is listed here", param="model")
 
 
 def refusal(

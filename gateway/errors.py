@@ -116,8 +116,8 @@ class NotFound(GatewayError):
     code = "not_found"
 
 
-class ModelNotFound(NotFound):
-    """No worker lists a model of that name."""
+class UnlistedModel(NotFound):
+    """No model of that name is listed here."""
 
     code = "model_not_found"
 

@@ -13,7 +13,6 @@ from gateway import answers
 from gateway.access.door import Guards
 from gateway.access.operators import Operators
 from gateway.admin.pages import Admin
-from gateway.errors import ModelNotFound
 from gateway.guard import Guard
 from gateway.metrics.registry import CONTENT_TYPE, Metrics
 
@@ -62,11 +61,7 @@ class OwnRoutes:
     async def _model(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         """One of them; not all engines have the route, nor all workers the model."""
         name = request.match_info["name"]
-        for entry in self._pages.models()["data"]:
-            if entry.get("id") == name:
-                return answers.json(entry, identity)
-        problem = f"no worker lists the model {name[:200]!r}"
-        raise ModelNotFound(problem, param="model")
+        return answers.one_model(self._pages.models(), name, identity)
 
     async def _info(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         return answers.json(self._server_info(), identity)

@@ -71,6 +71,7 @@ class RenderServer:
         endpoints.add_render_routes(guard)
         endpoints.add_tokenizer_routes(guard)
         guard.add("GET", "/v1/models", _saying(self.service.models()), "models")
+        guard.add("GET", r"/v1/models/{name:[\s\S]+}", self._model, "models")
         guard.add("GET", "/server_info", self._server_info, "server_info")
         guard.add("GET", "/metrics", self._exposition, "metrics")
         guard.add("*", r"/{path:[\s\S]*}", _nothing, "other")
@@ -106,6 +107,10 @@ class RenderServer:
         if self.leaving:
             return answers.json({"status": "leaving"}, identity, status=503)
         return answers.json({"status": "ready"}, identity)
+
+    async def _model(self, request: web.Request, identity: bytes) -> web.Response:
+        name = request.match_info["name"]
+        return answers.one_model(self.service.models(), name, identity)
 
     async def _server_info(self, request: web.Request, identity: bytes) -> web.Response:
         fingerprint = self.fingerprints.of(self.service.renderer)

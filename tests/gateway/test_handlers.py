@@ -61,7 +61,7 @@ async def test_one_model(
     assert listed["id"] == "a/b"
     refused = (await gateway.get("/v1/models/a", 404))["error"]
     assert refused == {
-        "message": "no worker lists the model 'a'",
+        "message": "no model 'a' is listed here",
         "type": "invalid_request_error",
         "param": "model",
         "code": "model_not_found",

@@ -85,6 +85,10 @@ async def test_what_it_says_of_itself(start_render_server: StartRenderServer) ->
     entries = (await server.get("/v1/models"))["data"]
     assert [entry["id"] for entry in entries] == ["a", "b"]
     assert entries[0]["max_model_len"] == 40960
+    one = await server.get("/v1/models/b")
+    assert (one["id"], one["object"], one.keys()) == ("b", "model", entries[1].keys())
+    refused = (await server.get("/v1/models/c", 404))["error"]
+    assert (refused["code"], refused["param"]) == ("model_not_found", "model")
 
 
 async def test_there_and_back(start_render_server: StartRenderServer) -> None:
