@@ -81,8 +81,8 @@ class Collected:
         found["token_ids"] += ids
         kept = cut(given["logprobs"], len(ids))
         if kept is not None:
-            before = found["logprobs"] or {"content": []}
-            found["logprobs"] = {"content": [*before["content"], *kept["content"]]}
+            found["logprobs"] = found["logprobs"] or {"content": []}
+            found["logprobs"]["content"] += kept["content"]
         found["finish_reason"] = "stop" if choice.stopped else given["finish_reason"]
         found["stop_reason"] = given["stop_reason"]
 
