@@ -10,8 +10,10 @@ PACKAGES = gateway router render kvindex simworker bench deploy tests
 demo: .venv/installed
 	@.venv/bin/kv-gateway demo $(ARGS)
 
+# Where the environment forbids it (as images of Python do), compiled code is kept here
+# all the same: many tests start processes, and each would compile the whole gateway.
 test: .venv/installed-dev
-	@.venv/bin/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: .venv/installed-dev
 	@.venv/bin/ruff check $(PACKAGES)
@@ -37,8 +39,8 @@ documents: .venv/installed-dev
 	@.venv/bin/python -m tests.documents
 
 deploy-check: .venv/installed-dev
-	@.venv/bin/python -m pytest tests/deploy/test_chart.py tests/deploy/test_manifests.py \
-		tests/deploy/test_compose.py tests/deploy/test_image.py \
+	@.venv/bin/python -m pytest tests/deploy/test_chart.py tests/deploy/test_chart_values.py \
+		tests/deploy/test_manifests.py tests/deploy/test_compose.py tests/deploy/test_image.py \
 		tests/deploy/test_deploy_page.py $(ARGS)
 
 screenshots: .venv/installed-dev

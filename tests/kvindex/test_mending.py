@@ -6,7 +6,7 @@ from kvindex.feed import FeedSettings
 from kvindex.mending import TRIES, Mending
 from kvindex.standing import FeedState
 from tests.kvindex.engine import Clock, removed, stored
-from tests.kvindex.test_replay import Recovering
+from tests.kvindex.recovering import Recovering
 
 PAUSE_S = FeedSettings().replay_pause_s
 

@@ -1,0 +1,133 @@
+"""Publishers that connect to the gateway and are not what they should be."""
+
+import asyncio
+
+import pytest
+
+from gateway.workers import monitor
+from tests.gateway.events.connecting import connecting, listening, topic_of
+from tests.gateway.fed import (
+    TURN,
+    feeds,
+    held,
+    states,
+)
+from tests.running import SIM, StartGateway, StartWorker, until
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at workers often enough for a test."""
+    monkeypatch.setattr(monitor, "REFRESH_S", 0.2)
+
+
+async def test_a_worker_that_does_not_answer(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Its events may be lost, and nothing else tells; the next one says if any were."""
+    worker = await start_worker(SIM)
+    gateway, endpoint = await listening(start_gateway, worker)
+    known = gateway.gateway.pool.get(worker.url)
+    assert known is not None
+    with connecting(endpoint, topic_of(worker)) as (publisher,):
+        await asyncio.sleep(0.3)
+        publisher.stored(0, 1)
+        await until(lambda: states(gateway, worker) == ["live"])
+        gateway.gateway.pool.failed(known, "connect")
+        await until(lambda: states(gateway, worker) == ["degraded"])
+        feed = feeds(gateway, worker)[0]
+        assert feed.reason == "its worker is suspect: connect"
+        gateway.gateway.pool.answered(known)
+        publisher.stored(1, 2)
+        await until(lambda: states(gateway, worker) == ["live"])
+        assert (held(gateway, worker), feed.complete) == (2, True)
+
+
+async def test_a_topic_of_nobody(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One line about each, which names it; the others are heard."""
+    worker = await start_worker(SIM)
+    gateway, endpoint = await listening(start_gateway, worker)
+    topics = ("stranger", "kv@10.9.9.9:1@m", "kv@", topic_of(worker))
+    with connecting(endpoint, *topics) as (*strangers, own):
+        await asyncio.sleep(0.3)
+        for sequence in range(3):
+            for stranger in strangers:
+                stranger.stored(sequence, 1)
+        own.stored(0, 1)
+        await until(lambda: held(gateway, worker) == 1)
+        await asyncio.sleep(0.1)
+    lines = [r.getMessage() for r in caplog.records if "no worker's" in r.getMessage()]
+    assert len(lines) == 3
+    assert "'stranger'" in lines[0]
+    assert "--kv-events-topic" in lines[0]
+
+
+async def test_two_publishers_under_one_topic(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Numbers by turns: it is said, what is held is in doubt, nothing is cleared."""
+    worker = await start_worker(SIM)
+    gateway, endpoint = await listening(start_gateway, worker)
+    topic = topic_of(worker)
+    with connecting(endpoint, topic, topic) as (one, other):
+        await asyncio.sleep(0.3)
+        for sequence in range(100, 110):
+            one.stored(sequence, sequence)
+        await until(lambda: held(gateway, worker) == 10)
+        for step in range(10):
+            other.stored(7 + step, 1000 + step)
+            await asyncio.sleep(0.01)
+            one.stored(110 + step, 2000 + step)
+            await asyncio.sleep(0.01)
+        await until(lambda: "share" in feeds(gateway, worker)[0].reason)
+        assert states(gateway, worker) == ["degraded"]
+        assert feeds(gateway, worker)[0].counters.restarts == 0
+        assert held(gateway, worker) >= 10
+        for sequence in range(120, 190):  # the other one is gone
+            one.stored(sequence, sequence)
+        await until(lambda: feeds(gateway, worker)[0].last_sequence == 189)
+        assert feeds(gateway, worker)[0].counters.restarts == 0
+    shared = [r for r in caplog.records if "two publishers share" in r.getMessage()]
+    assert len(shared) == 1
+
+
+async def test_a_publisher_that_begins_anew(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """A step back that stays one is a restart, soon and with few batches, too."""
+    worker = await start_worker(SIM)
+    gateway, endpoint = await listening(start_gateway, worker)
+    with connecting(endpoint, topic_of(worker)) as (publisher,):
+        await asyncio.sleep(0.3)
+        for sequence in range(100, 110):
+            publisher.stored(sequence, sequence)
+        await until(lambda: held(gateway, worker) == 10)
+        publisher.stored(0, 1)
+        await until(lambda: held(gateway, worker) == 1)
+        for sequence in range(1, 50):
+            publisher.stored(sequence, sequence + 1)
+        await until(lambda: held(gateway, worker) == 50)
+    feed = feeds(gateway, worker)[0]
+    assert (feed.counters.restarts, feed.state, feed.complete) == (1, "live", True)
+
+
+async def test_a_port_that_is_taken(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    caplog: pytest.LogCaptureFixture,
+    busy_port: int,
+) -> None:
+    """One line; requests are served, by history."""
+    worker = await start_worker(SIM)
+    endpoint = f"tcp://127.0.0.1:{busy_port}"
+    gateway = await start_gateway(worker, kv_events_bind=endpoint)
+    await until(lambda: f"cannot listen for KV events at {endpoint}" in caplog.text)
+    await gateway.chat(TURN)
+    answer = await gateway.chat(TURN)
+    assert await gateway.hits() == (answer.cached, answer.cached)
