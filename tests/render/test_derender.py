@@ -1,7 +1,6 @@
 """Derendering as a real vLLM 0.32 did it, but for the differences that are named."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +22,9 @@ NAMES = ("tiny-qwen3",)
 
 
 @pytest.fixture(scope="module")
-def renderer(qwen3: Path) -> Renderer:
+def renderer(vllm: Renderer) -> Renderer:
     """Qwen3's renderer."""
-    return Renderer.load(qwen3)
+    return vllm
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import json
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,15 +18,14 @@ CHOICES = ["auto", "required", "none", {"type": "function", "function": {"name":
 
 
 @pytest.fixture(scope="module")
-def services(qwen3: Path) -> list[RenderService]:
+def services(vllm: Renderer) -> list[RenderService]:
     """With parsers, and without."""
-    renderer = Renderer.load(qwen3)
     parsers: list[dict[str, Any]] = [
         {"reasoning_parser": "qwen3", "tool_call_parser": "hermes"},
         {},
     ]
     return [
-        RenderService(renderer, RenderOptions(served_model_names=("m",), **one))
+        RenderService(vllm, RenderOptions(served_model_names=("m",), **one))
         for one in parsers
     ]
 

@@ -135,12 +135,12 @@ BODIES = st.fixed_dictionaries(
 @pytest.fixture(scope="module", params=["qwen3", "tool_use", "parts", "namespace"])
 def any_template(
     request: pytest.FixtureRequest,
-    qwen3: Path,
+    vllm: Renderer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Renderer:
     """Renderers whose templates read different things."""
     if request.param == "qwen3":
-        return Renderer.load(qwen3)
+        return vllm
     path = models.save(tmp_path_factory.mktemp("any"), models.byte_level())
     return Renderer.load(path, chat_template=str(TEMPLATES / f"{request.param}.jinja"))
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,9 +18,9 @@ OURS = {"schema_version", "kind", "request"}
 
 
 @pytest.fixture(scope="module")
-def renderer(qwen3: Path) -> Renderer:
+def renderer(vllm: Renderer) -> Renderer:
     """Qwen3's renderer with the default encoder."""
-    return Renderer.load(qwen3)
+    return vllm
 
 
 @pytest.fixture(scope="module")

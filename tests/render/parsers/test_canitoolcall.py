@@ -7,7 +7,6 @@ answers are encoded by a byte-level tokenizer whose added tokens are their marke
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 from canitoolcall.checks import compare, expected_as_result
@@ -201,9 +200,9 @@ def is_equal(fixture: Fixture, got: ParseResult) -> bool:
 
 
 @pytest.fixture(scope="module")
-def qwen(qwen3: Path) -> Vocabulary:
+def qwen(vllm: Renderer) -> Vocabulary:
     """Qwen3's tokenizer."""
-    return Renderer.load(qwen3).vocabulary
+    return vllm.vocabulary
 
 
 @pytest.mark.parametrize("slug", FAMILIES)
