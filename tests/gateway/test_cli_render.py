@@ -69,10 +69,11 @@ def test_a_missing_chat_template(
 
 
 def test_port_in_use(
-    capsys: pytest.CaptureFixture[str], model_dir: Path, busy_port: int
+    capsys: pytest.CaptureFixture[str], small_model_dir: Path, busy_port: int
 ) -> None:
     """The port is named."""
-    words = ("--model", str(model_dir), "--host", "127.0.0.1", "--port", str(busy_port))
+    model = ("--model", str(small_model_dir))
+    words = (*model, "--host", "127.0.0.1", "--port", str(busy_port))
     assert f"127.0.0.1:{busy_port} is in use" in refused(capsys, "render", *words)
 
 
@@ -104,9 +105,9 @@ ENDLESS = (
 )
 
 
-def test_an_endless_rendering_does_not_keep_it(model_dir: Path) -> None:
+def test_an_endless_rendering_does_not_keep_it(small_model_dir: Path) -> None:
     """SIGTERM ends it, whatever a thread is still at."""
-    words = ("--model", str(model_dir), "--host", "127.0.0.1", "--port", "0",
+    words = ("--model", str(small_model_dir), "--host", "127.0.0.1", "--port", "0",
              "--trust-request-chat-template", "--drain-delay", "0",
              "--drain-timeout", "0.2")  # fmt: skip
     with serving("render", *words) as (process, url):

@@ -123,6 +123,7 @@ async def test_a_field_that_differs(
     assert await told(client, worker) == before
 
 
+@pytest.mark.usefixtures("loaded_once")
 async def test_a_template_of_its_own(
     client: aiohttp.ClientSession, worker: SimWorker, start_worker: StartWorker
 ) -> None:
