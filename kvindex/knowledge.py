@@ -99,6 +99,14 @@ class Knowledge:
         )
         return cls(feed=feed, history=history, clock=clock)
 
+    @property
+    def room_blocks(self) -> int:
+        """Blocks that the cache takes before it pushes one out, as far as is known."""
+        feed, owner = self.feed, self.feed.owner
+        sure = feed.state is FeedState.LIVE and feed.complete and owner is not None
+        held = owner.gpu_blocks if owner and sure else len(self.history)
+        return max(0, self.history.capacity_blocks - held)
+
     def sent(self, hashes: Sequence[int]) -> None:
         """A request with these full blocks is sent to the owner now."""
         self.history.sent(hashes)

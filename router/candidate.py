@@ -17,9 +17,10 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rest of the prompt, where doubtful and offloaded blocks count as held in part only.
     `inflight_tokens` are what this gateway has in flight there, `others_tokens` what
     waits there besides, by the worker's report; `full`: it has no room by that report.
-    `recent_tokens` are what was sent there lately, `output_tokens` what the answer is
-    expected to have. `tokens_per_s` is the prefill rate. `last_turn` grows with each
-    choice.
+    `room_tokens` are what its cache takes before it pushes something out; None where
+    its size is not known. `recent_tokens` are what was sent there lately,
+    `output_tokens` what the answer is expected to have. `tokens_per_s` is the prefill
+    rate. `last_turn` grows with each choice.
     """
 
     worker: Worker
@@ -39,6 +40,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     output_tokens: int = 0
     others_tokens: int = 0
     full: bool = False
+    room_tokens: int | None = None
 
     @property
     def wait_s(self) -> float:
@@ -49,6 +51,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def prefill_s(self) -> float:
         """Seconds its own prefill would take."""
         return self.uncached_tokens / self.tokens_per_s
+
+    @property
+    def pushes_out(self) -> bool:
+        """Whether what it would compute takes the place of something cached."""
+        return self.room_tokens is not None and self.uncached_tokens > self.room_tokens
 
     @property
     def recent_s(self) -> float:

@@ -116,8 +116,21 @@ def _candidate(place: _Place, request: RouteRequest, output_tokens: int) -> Cand
         recent_tokens=ledger.recent_tokens,
         output_tokens=output_tokens,
         others_tokens=sum(report.others_tokens for report in reports) // count,
+        room_tokens=_room_tokens(place),
         full=len(reports) == count and all(report.full for report in reports),
     )
+
+
+def _room_tokens(place: _Place) -> int | None:
+    """What the caches of the ranks take before they push something out, in the mean."""
+    worker, tokens = place.worker, 0
+    for rank in place.ranks:
+        knowledge, ledger = worker.knowledge.get(rank), worker.ledger(rank)
+        if knowledge is None or worker.cache_blocks is None:
+            return None
+        tokens += knowledge.room_blocks * worker.block_size_of(rank)
+        tokens -= ledger.uncached_tokens + ledger.decode_tokens
+    return tokens // len(place.ranks)
 
 
 def _size(rendering: Rendering | None, request: RouteRequest) -> tuple[int, int]:

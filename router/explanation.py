@@ -26,7 +26,8 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     `prefill_rate` is in tokens per second, `knowledge` the state of its feed. By the
     worker's own report, if there is one: `others_tokens` wait there that this gateway
     did not send, `kv_usage` is the share of its KV cache in use; `full` candidates are
-    left out. `recent_tokens` were sent there lately.
+    left out. `room_tokens` fit into its cache before it pushes something out (None: its
+    size is not known). `recent_tokens` were sent there lately.
     """
 
     url: str
@@ -44,6 +45,7 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     inflight_tokens: int
     inflight_requests: int
     decode_tokens: int
+    room_tokens: int | None
     recent_tokens: int
     others_tokens: int
     kv_usage: float | None
@@ -198,6 +200,7 @@ def _explained(candidate: Candidate) -> ExplainedCandidate:
         inflight_tokens=candidate.inflight_tokens,
         inflight_requests=candidate.inflight_requests,
         decode_tokens=candidate.decode_tokens,
+        room_tokens=candidate.room_tokens,
         recent_tokens=round(candidate.recent_tokens),
         others_tokens=candidate.others_tokens,
         kv_usage=None if report is None else report.load.kv_usage,

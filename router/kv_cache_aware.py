@@ -79,13 +79,19 @@ class _Wait(msgspec.Struct, frozen=True, gc=False):
 
 
 def _wait(candidates: Sequence[Candidate], chosen: int) -> _Wait | None:
-    """None where nobody would gain, or no prefix is held there."""
+    """None where nobody would gain, or no prefix is held there.
+
+    Waiting alone is no reason for a copy that pushes out something else: that may be
+    asked for again as well, and is held nowhere then. Crowding is.
+    """
     best = candidates[chosen]
     if not best.hit_tokens or best.rendering is None:
         return None
     index = least(candidates, by_calm)
     idle = candidates[index]
-    longer_s = best.wait_s - idle.wait_s + _crowding_s(best, idle, candidates)
+    longer_s = _crowding_s(best, idle, candidates)
+    if not idle.pushes_out:
+        longer_s += best.wait_s - idle.wait_s
     copy_s = idle.prefill_s - best.prefill_s
     if index == chosen or longer_s <= 0:
         return None

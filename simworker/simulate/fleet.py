@@ -119,6 +119,7 @@ class Fleet:
         self.pool.listed(worker, [ListedModel(id=MODEL)])
         worker.block_size, worker.profile = options.block_size, PROFILE
         cache_blocks = max(1, options.cache_tokens // options.block_size)
+        worker.cache_blocks = cache_blocks
         knowledge = self._know(worker, cache_blocks)
         self.pool.answered(worker)
         events = None

@@ -55,6 +55,19 @@ def test_before_the_first_batch_history_counts() -> None:
     assert credit == Credit(history_blocks=2, blocks=2, weighted=2.0)
 
 
+def test_room_is_what_the_cache_takes_before_it_pushes_something_out() -> None:
+    """Of 100 blocks, less those the events tell of; without events, those sent."""
+    world = World()
+    told, guessed = world.worker(), world.worker("w2", has_source=False)
+    told.feed.receive(0, payload(stored(1, 2, 3)))
+    told.sent(own(1, 2, 3, 4))
+    guessed.sent(own(*range(1, 91)))
+    assert (told.room_blocks, guessed.room_blocks) == (97, 10)
+    told.feed.receive(1, payload(removed(3)))
+    guessed.sent(own(*range(101, 151)))
+    assert (told.room_blocks, guessed.room_blocks) == (98, 0)
+
+
 def test_a_live_and_complete_feed_speaks_for_itself() -> None:
     """History counts from the request's sending to five seconds after its token."""
     world = World()

@@ -26,6 +26,7 @@ def candidate(
     decode: int = 0,
     rate: float = 20_000,
     last_turn: int = 0,
+    room: int | None = None,
 ) -> Candidate:
     """A candidate for a prompt of 1,000 tokens: 100 blocks of 10."""
     spec = WorkerSpec(url=url)
@@ -46,6 +47,7 @@ def candidate(
         decode_tokens=decode,
         tokens_per_s=rate,
         last_turn=last_turn,
+        room_tokens=room,
     )
 
 

@@ -210,3 +210,18 @@ def test_a_rank_the_client_chose() -> None:
     assert [(w.url, w.rank) for w in chosen.workers] == [("w2", 3)]
     beyond = fleet.router.explain(msgspec.structs.replace(request, rank=9))
     assert len(beyond.workers) == 4
+
+
+def test_room_is_known_where_the_size_of_the_cache_is() -> None:
+    """Less what is held and what is on its way; None where the size is unknown."""
+    fleet = Fleet(2)
+    worker = fleet.worker("w1")
+    worker.cache_blocks = worker.knowledge[0].history.capacity_blocks = 100
+    fleet.store("w1", prompt(1, 320))
+    told = fleet.router.explain(fleet.request(prompt(2, 64)))
+    assert [candidate.room_tokens for candidate in told.workers] == [1_280, None]
+    decision = fleet.router.decide(fleet.request(prompt(1, 320) + prompt(3, 100)))
+    decision.sent()
+    told = fleet.router.explain(fleet.request(prompt(2, 64)))
+    assert decision.worker is worker
+    assert told.workers[0].room_tokens == 1_180

@@ -43,6 +43,19 @@ def test_one_system_prompt_does_not_keep_all_sessions_on_one_worker(
     assert len(served) >= 8
 
 
+def test_full_caches_spread_it_too() -> None:
+    """A cache that runs for long is always full: crowding makes copies all the same."""
+    fleet, served = Fleet(16), Counter[str]()
+    for worker in fleet.pool.workers:
+        worker.cache_blocks = worker.knowledge[0].history.capacity_blocks = 100
+        fleet.store(worker.url, prompt(len(worker.url), 1_600))
+    for session in range(240):
+        served[ask(fleet, SYSTEM + prompt(1 + session, 304))] += 1
+        fleet.clock += 0.5
+    assert max(served.values()) < 0.25 * 240
+    assert len(served) >= 8
+
+
 def test_the_copies_are_few_at_first() -> None:
     """A copy costs more than the short questions that crowd its holder, so far."""
     fleet = Fleet(16)
