@@ -5,7 +5,8 @@ worker that dies ends an event stream with one error event (and no fake ``[DONE]
 any other body is cut, so that the client notices.
 
 A worker that closes after a whole ``data: [DONE]`` event, but without the end of the
-body, has said everything: that stream ends well.
+body, has said everything: that stream ends well. So does one whose end is that of the
+connection, unless it breaks off within an event.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from gateway.errors import ClientGone, GatewayError
+from gateway.errors import ClientGone, GatewayError, UpstreamReset
 from gateway.request.client import ClientWriter, RelayedResponse
 from gateway.request.headers import RawHeaders, first
 from gateway.request.sse import WholeEvents, has_data
@@ -142,9 +143,14 @@ class _Passage:
             self._hold()
 
     def end(self) -> None:
-        rest = self._events.rest() if self._events is not None else b""
-        if rest:
-            self._pass(rest)
+        events = self._events
+        if events is not None:
+            if events.broken_off and _ends_with_connection(self._response.headers):
+                cut = "the worker closed the connection during its answer"
+                self.failed(UpstreamReset(cut))
+                return
+            if rest := events.rest():
+                self._pass(rest)
         self.client.end()
         self._finish(None)
 
@@ -219,3 +225,9 @@ def is_event_stream(headers: RawHeaders) -> bool:
     kind = (first(headers, b"content-type") or b"").lower()
     coding = first(headers, b"content-encoding") or b"identity"
     return kind.startswith(b"text/event-stream") and coding.lower() == b"identity"
+
+
+def _ends_with_connection(headers: RawHeaders) -> bool:
+    """Whether nothing but the end of the connection tells the end of an answer."""
+    framing = (b"content-length", b"transfer-encoding")
+    return all(first(headers, name) is None for name in framing)

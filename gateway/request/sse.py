@@ -69,6 +69,16 @@ class WholeEvents:
         return not self.inside and _DONE.search(self._last) is not None
 
     @property
+    def broken_off(self) -> bool:
+        """Nothing more comes, and an event has begun that is not whole.
+
+        A ``data: [DONE]`` without its blank line has said all that it had to.
+        """
+        if self.inside or not self._held.strip(b"\r\n"):
+            return self.inside
+        return not self.done and _DONE.search(self._held) is None
+
+    @property
     def failed(self) -> bool:
         """The last event passed on is an error: clients close at it."""
         said = [data for data in data_of(self._last) if data != b"[DONE]"]

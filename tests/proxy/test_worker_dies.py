@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gateway.errors import UpstreamReset
-from tests.proxy.conftest import GatewayFor
+from tests.proxy.conftest import GatewayFor, Watch
 from tests.proxy.raw import (
     CHAT,
     SSE_HEAD,
@@ -116,6 +116,92 @@ async def test_after_done_nothing_is_missing(gateway_for: GatewayFor) -> None:
         _, body = await client.answer()
         assert gateway.watches[0].error is None
     assert body == done
+
+
+UNFRAMED_HEAD = SSE_HEAD.replace(b"Transfer-Encoding: chunked\r\n", b"")
+"""Of a stream whose only end is that of its connection."""
+
+
+async def unframed(
+    gateway_for: GatewayFor, *parts: bytes, end: End = WorkerConnection.close
+) -> tuple[bytes, Watch, str]:
+    """What a client gets of such a stream; its account; the counted failures."""
+    async with (
+        RawWorker(dying(end, UNFRAMED_HEAD, *parts)) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.post(CHAT)
+        _, body = await client.answer()
+        counted = (await gateway.real.metrics.exposition()).decode()
+    name = "kv_gateway_upstream_failures_total{"
+    failures = [line for line in counted.splitlines() if line.startswith(name)]
+    return body, gateway.watches[0], "".join(failures)
+
+
+@ENDS
+@pytest.mark.parametrize("half", [b'data: {"half', b"data: {}\n", b"id: 1\r\n"])
+async def test_within_an_event_of_an_unframed_stream(
+    gateway_for: GatewayFor, end: End, half: bytes
+) -> None:
+    """The end of its connection is no end of an event: it is cut, as others are."""
+    body, watch, failures = await unframed(gateway_for, event(1), half, end=end)
+    last = body.removeprefix(event(1)).removeprefix(b"data: ")
+    assert msgspec.json.decode(last)["error"]["code"] == "upstream_reset"
+    assert isinstance(watch.error, UpstreamReset)
+    assert watch.kind == "reset"
+    assert 'kind="reset"' in failures
+
+
+async def test_within_a_long_event_of_an_unframed_stream(
+    gateway_for: GatewayFor,
+) -> None:
+    """What has been passed of it is ended first."""
+    half = b"data: " + b"x" * 1_500_000
+    body, watch, _ = await unframed(gateway_for, half)
+    assert body.startswith(half + b'\n\ndata: {"error":{')
+    assert watch.kind == "reset"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"",
+        b"\n",
+        b": ping\r\n\r\n",
+        b"data: [DONE]",
+        b"data: [DONE]\n",
+        b"data: [DONE]\n\n",
+        b"data: [DONE]\n\n: b",
+    ],
+)
+async def test_between_events_of_an_unframed_stream(
+    gateway_for: GatewayFor, rest: bytes
+) -> None:
+    """It ends there, with [DONE] or without: every byte of it is relayed."""
+    body, watch, failures = await unframed(gateway_for, event(1), rest)
+    assert body == event(1) + rest
+    assert watch.error is None
+    assert watch.kind is None
+    assert not failures
+
+
+async def test_unframed_stream_to_an_http_1_0_client(gateway_for: GatewayFor) -> None:
+    """All of it in one read: its error event is the first thing that is relayed."""
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.send(UNFRAMED_HEAD + b"data: {")
+
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.send(b"POST /v1/x HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}")
+        _, body = await client.answer()
+    assert body.startswith(b'data: {"error":{')
+    assert body.endswith(b"}}\n\n")
 
 
 JSON_HEADS = [

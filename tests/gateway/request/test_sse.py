@@ -87,6 +87,28 @@ def test_done(stream: bytes, done: bool) -> None:
     assert whole.done is done
 
 
+@pytest.mark.parametrize(
+    ("stream", "broken_off"),
+    [
+        (b"", False),
+        (b"data: 1\n\n", False),
+        (b"data: 1\r\n\r\n\r\n", False),
+        (b"data: 1\n\ndata", True),
+        (b"data: 1\n", True),
+        (b"x" * 1001, True),
+        (b"x" * 1001 + b"\n\n", False),
+        (b"data: [DONE]", False),
+        (b"data: [DONE]\n\nd", False),
+    ],
+)
+def test_broken_off(stream: bytes, broken_off: bool) -> None:
+    """Where an event has begun; line ends begin none, and [DONE] is the last."""
+    whole = WholeEvents(max_held=1000)
+    for start in range(0, len(stream), 100):
+        whole.feed(stream[start : start + 100])
+    assert whole.broken_off is broken_off
+
+
 def test_error_event_drops_what_is_held() -> None:
     """A half event is never sent; the error is one event of its own."""
     whole = WholeEvents()
