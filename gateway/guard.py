@@ -24,6 +24,8 @@ Handler = Callable[[web.Request, bytes], Awaitable[web.StreamResponse]]
 Guarded = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Check = Callable[[web.Request], None]
 """Raises where a request may not pass."""
+Early = Callable[[web.Request, bytes], web.StreamResponse | None]
+"""Answers before check and handler, with the request's id; None: it is theirs."""
 Inside = Callable[[web.Request], AbstractContextManager[None]]
 """Holds what a request takes up while it is answered; raises where that is too much."""
 
@@ -42,18 +44,20 @@ class Guard:
         metrics: ServerMetrics,
         *,
         flat: bool = False,
+        early: Early | None = None,
         check: Check | None = None,
         inside: Inside = nothing_held,
         recorder: Recorder | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`flat` errors have TensorRT-LLM's shape; `check` comes before handlers, which
-        run `inside`.
+        """`flat` errors have TensorRT-LLM's shape; `early`, then `check`, come before
+        handlers, which run `inside`.
 
         `recorder` keeps the records of requests; none are kept without it.
         """
         self._app = app
         self._flat = flat
+        self._early = early
         self._check = check
         self._inside = inside
         self._metrics = metrics
@@ -130,6 +134,10 @@ class Guard:
     ) -> web.StreamResponse:
         try:
             check_framing(request)
+            if self._early is not None:
+                answer = self._early(request, identity)
+                if answer is not None:
+                    return answer
             if self._check is not None:
                 self._check(request)
             with self._inside(request):

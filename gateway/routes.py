@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from gateway.access.cross_origin import tell
 from gateway.admin.own_routes import OwnRoutes
 from gateway.admin.page.routes import PageRoutes
 from gateway.endpoints.render_endpoints import RenderEndpoints
@@ -49,6 +50,8 @@ def add_routes(
     if operators is not clients:
         own.add_probes_to(guard)
         guard.or_else(_nothing, "other")
+    if gateway.access.cross_origin.on:
+        clients.on_response_prepare.append(tell)
     guards = gateway.access.guards(clients)
     own.add_to(guards)
     handlers.add_to(guards)  # the last: its own last route takes what is no other's

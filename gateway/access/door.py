@@ -8,6 +8,7 @@ from aiohttp import web
 from gateway.access.api_keys import read_keys
 from gateway.access.clients import Clients
 from gateway.access.credentials import Credentials
+from gateway.access.cross_origin import CrossOrigin
 from gateway.access.keyring import Keyring
 from gateway.access.operators import Operators
 from gateway.access.own_cache import in_own_cache
@@ -46,17 +47,21 @@ class Access:
         self._keyring = Keyring(read_keys(path)) if path is not None else None
         self.clients = Clients(self._keyring, metrics)
         self._own_caches = config.cache_per_client
+        self.cross_origin = CrossOrigin(config)
         self.operators = Operators(config.admin_key, config.metrics_key)
         self.credentials = Credentials.of(config)
         self.worker_tls = for_workers(config)
 
     def guards(self, app: web.Application, *, flat: bool = False) -> Guards:
         """Guards that add routes to `app`; those of `flat` answer errors flat."""
-        check, inside = self.clients.identify, self.clients.inside
+        early = self.cross_origin.answer if self.cross_origin.on else None
+        known = partial(
+            self._guard, app, flat=flat, early=early, check=self.clients.identify
+        )
         return Guards(
             anyone=self._guard(app, flat=flat),
-            clients=self._guard(app, flat=flat, check=check),
-            limited=self._guard(app, flat=flat, check=check, inside=inside),
+            clients=known(),
+            limited=known(inside=self.clients.inside),
         )
 
     async def in_own_cache(self, request: web.Request, body: bytes) -> bytes:

@@ -13,6 +13,7 @@ import struct
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 
+from gateway.access.cross_origin import told_for
 from gateway.errors import GatewayError
 from gateway.request.headers import RawHeaders, first, serialize, to_client
 
@@ -93,6 +94,7 @@ class ClientWriter:
         self.open_ended = self.chunked or self._ends_with_connection
         """Something may be added to the body: its length has not been announced."""
         self.response.reusable = request.keep_alive and not self._ends_with_connection
+        headers = told_for(request, headers)
         own = self._own_headers(request)
         self._head = serialize(
             b"HTTP/%d.%d %d %b" % (*request.version, status, reason),

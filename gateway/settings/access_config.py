@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from gateway.settings.options import option
 from gateway.settings.shared_config import SharedConfig
-from gateway.settings.values import secret
+from gateway.settings.values import origins, secret
 
 
 class AccessConfig(SharedConfig, frozen=True, kw_only=True):
@@ -27,6 +27,15 @@ class AccessConfig(SharedConfig, frozen=True, kw_only=True):
             "client's key and added to its chats, completions and responses"
         ),
     ] = False
+    allowed_origins: Annotated[
+        tuple[tuple[str, ...], ...],
+        option(
+            "origins whose pages a browser lets ask, and read, what clients may, "
+            "comma-separated; *: any",
+            metavar="ORIGIN[,ORIGIN...]",
+            parse=origins,
+        ),
+    ] = ()
     metrics_key: Annotated[
         str | None,
         option(

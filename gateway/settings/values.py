@@ -18,6 +18,8 @@ DEFAULT_WORKER_PORT = 8000
 TRACES_PATH = "/v1/traces"
 """OTLP's path for spans."""
 MOST_PROCESSES = 256
+_DEFAULT_PORT = re.compile(r"(http://.*(?=:80$)|https://.*(?=:443$)):[0-9]+")
+"""What browsers leave out of an origin."""
 
 
 def size(text: str) -> int:
@@ -143,6 +145,22 @@ def worker_urls(text: str) -> tuple[str, ...]:
     if not urls:
         raise ValueError("names no worker")
     return urls
+
+
+def origins(text: str) -> tuple[str, ...]:
+    """Comma-separated origins as browsers write them, or ``*``; ValueError."""
+    found = tuple(piece.strip().lower() for piece in text.split(",") if piece.strip())
+    if not found or not all(_is_origin(one) for one in found):
+        raise ValueError("is not *, or SCHEME://HOST[:PORT] without path or slash")
+    return tuple(_DEFAULT_PORT.sub(r"\1", one) for one in found)
+
+
+def _is_origin(text: str) -> bool:
+    host = r"(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])"
+    origin = re.fullmatch(rf"[a-z][a-z0-9+.-]*://{host}(?::([0-9]{{1,5}}))?", text)
+    if origin is None:
+        return text == "*"
+    return origin[1] is None or 0 < int(origin[1]) < 65536
 
 
 class EventEndpoint(msgspec.Struct, frozen=True):
