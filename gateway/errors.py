@@ -9,6 +9,7 @@
     |     |- MissingApiKey
     |- Forbidden 403               own routes from elsewhere
     |- NotFound 404                no such route, or one that is closed
+    |  |- UnlistedModel               no model of that name
     |- MethodNotAllowed 405
     |- Conflict 409                what is to be added is there
     |- BodyTooLarge 413

@@ -105,7 +105,7 @@ async def test_the_deadline(
     start_render_server: StartRenderServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rendering that takes too long: 504."""
-    monkeypatch.setattr("gateway.endpoints.render_server.DEADLINE_S", 0.1)
+    monkeypatch.setattr("gateway.endpoints.render_endpoints.DEADLINE_S", 0.1)
     server = await start_render_server(render_threads=1)
     release = threading.Event()
     async with asyncio.TaskGroup() as tasks:
