@@ -1,6 +1,8 @@
 # The daily commands. `make demo` and `make test` need Python 3.11+ and nothing else.
 PYTHON ?= python3
 ARGS ?=
+# Many tests wait for a process or a clock: one more at a time than there are processors.
+JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PIP = .venv/bin/pip --quiet --disable-pip-version-check
 PACKAGES = gateway router render kvindex simworker bench deploy tests
 
@@ -13,7 +15,8 @@ demo: .venv/installed
 # Where the environment forbids it (as images of Python do), compiled code is kept here
 # all the same: many tests start processes, and each would compile the whole gateway.
 test: .venv/installed-dev
-	@PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest --numprocesses $(JOBS) --dist loadfile \
+		--no-loadscope-reorder $(ARGS)
 
 lint: .venv/installed-dev
 	@.venv/bin/ruff check $(PACKAGES)

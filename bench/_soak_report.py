@@ -78,6 +78,9 @@ def print_report(report: Report) -> bool:
     for url, sums in sorted(by_worker.items(), key=lambda item: -item[1].error):
         print(f"  {url} {sums}  {report.kinds[url]}")
     _print_worst(report)
+    step = max(1, len(report.memory) // 20)
+    sizes = " ".join(f"{size / 1e6:.0f}" for _, size in report.memory[::step])
+    print(f"memory of the gateway, MB, from begin to end: {sizes}")
     return _judged(report, inside, outside)
 
 
