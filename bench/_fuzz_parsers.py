@@ -141,8 +141,8 @@ def broken(rng: random.Random, seed: bytes, other: bytes) -> bytes:
 def parsed(data: bytes) -> None:
     """The same in any pieces, and nothing lost or invented."""
     way, answer, number = read(data)
-    text = answer[:LONGEST].decode(errors="replace")
-    ids = way.ids(text)
+    ids = way.ids(answer[:LONGEST].decode(errors="replace"))
+    text = way.tokenizer.decode(ids, skip_special_tokens=False)  # as normalised
     asked = _asked(number)
     prompts = (None, "", *way.format.delimiters[:3])
     prompt = prompts[(number >> 8) % len(prompts)]
