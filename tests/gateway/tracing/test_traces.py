@@ -1,5 +1,6 @@
 """A gateway's spans as a collector gets them, and what its workers are told."""
 
+import asyncio
 import itertools
 from typing import Any
 
@@ -86,7 +87,11 @@ async def test_a_streamed_chat(
     _check_attributes(server.attributes, chat.attributes, sim.url)
     assert collector.resource["service.name"] == "kv-gateway"
     assert SECRET.encode() not in collector.raw
-    assert await gateway.metric("spans_exported_total") == 7
+    for _ in range(100):  # they are counted once the answer has come
+        if (exported := await gateway.metric("spans_exported_total")) == 7:
+            break
+        await asyncio.sleep(0.05)
+    assert exported == 7
     assert await gateway.metric("spans_dropped_total") == 0
 
 
