@@ -39,7 +39,10 @@ class Threads:
         # hopeless work is what the bound is for.
         running = self._executor.submit(work)
         running.add_done_callback(lambda _: self._count(-1))
-        return await self._result(running)
+        try:
+            return await self._result(running)
+        finally:
+            del running  # as in `_result`
 
     async def _result(self, running: Future[T]) -> T:
         try:
@@ -50,6 +53,10 @@ class Threads:
             if running.done() and not running.cancelled():
                 return running.result()
             raise Late from None
+        finally:
+            # It has the error, whose traceback has this frame: all that the work had
+            # would wait for the collector.
+            del running
 
     def _count(self, change: int) -> None:
         with self._lock:

@@ -95,7 +95,10 @@ def render(
             prompt = _with_ids(prompt, renderer, body, given)
         prompts[profile] = prompt
     if not prompts:
-        raise refused or Unrenderable("bad_prompt", "no prompt")
+        try:
+            raise refused or Unrenderable("bad_prompt", "no prompt")
+        finally:
+            refused = None  # its traceback has this frame, and what is in it
     return _together(list(prompts.values()))
 
 

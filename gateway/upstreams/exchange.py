@@ -100,7 +100,7 @@ class Exchange:
         self._first_byte_s = max(timeouts.first_byte_s, PATIENCE * expected_s)
         self._clock = clock
         self._parser = ResponseParser(answers_head=answers_head)
-        self._head: asyncio.Future[UpstreamResponse] = (
+        self._head: asyncio.Future[UpstreamResponse] | None = (
             asyncio.get_running_loop().create_future()
         )
         self._response: UpstreamResponse | None = None
@@ -132,8 +132,16 @@ class Exchange:
         self._start_upload(body, chunked=chunked)
 
     async def answered(self) -> UpstreamResponse:
-        """The answer, once its head has come; raises what prevented it."""
-        return await self._head
+        """The answer, once its head has come; raises what prevented it. Call it once.
+
+        Who has the answer has the exchange, which must not have it in turn: what is
+        over would wait for the collector.
+        """
+        assert self._head is not None
+        try:
+            return await self._head
+        finally:
+            self._head = None
 
     async def settled(self) -> None:
         """Return once nothing reads the request's body any more."""
@@ -201,10 +209,10 @@ class Exchange:
         """End the exchange with `error`, wherever it stands."""
         if self._over:
             return
-        self._finish(reusable=False)
-        if self._response is not None:
-            self._response.fail(error)
-        elif not self._head.done():
+        response = self._finish(reusable=False)
+        if response is not None:
+            response.fail(error)
+        elif self._head is not None and not self._head.done():
             self._head.set_exception(error)
 
     def _begin_response(self) -> UpstreamResponse:
@@ -214,22 +222,26 @@ class Exchange:
             headers=self._parser.headers,
             flow=self,
         )
-        if not self._head.done():
+        if self._head is not None and not self._head.done():
             self._head.set_result(response)
         return response
 
     def _complete(self) -> None:
-        self._finish(reusable=self._parser.keep_alive and self._sent)
-        if self._response is not None:
-            self._response.finish()
+        response = self._finish(reusable=self._parser.keep_alive and self._sent)
+        if response is not None:
+            response.finish()
 
-    def _finish(self, *, reusable: bool) -> None:
+    def _finish(self, *, reusable: bool) -> UpstreamResponse | None:
+        """Let go of all that is held; the response, which the caller tells."""
         self._over = True
+        self._parser.release()
+        response, self._response = self._response, None
         if self._upload is not None:
             self._upload.cancel()
         if self._paused and reusable:
             self._wire.transport.resume_reading()
         self._wire.over(reusable)
+        return response
 
     def _loss(self) -> GatewayError:
         early = not self._heard and self._clock() - self._began < STALE_S

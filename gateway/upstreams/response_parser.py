@@ -85,6 +85,13 @@ class ResponseParser:
         if self.head_complete and self._ends_with_connection:
             self.complete = True
 
+    def release(self) -> None:
+        """Nothing more is fed: end the cycle with httptools, so that no collector must.
+
+        What was parsed stays.
+        """
+        del self._parser
+
     # What httptools calls.
 
     def on_message_begin(self) -> None:

@@ -97,6 +97,8 @@ class UpstreamResponse:
             sink.failed(self.error)
         elif self.ended:
             sink.end()
+        if not self.open:
+            self._detach()
 
     def pause(self) -> None:
         """Ask for no more for now. What is on its way may still be pushed."""
@@ -112,8 +114,7 @@ class UpstreamResponse:
         """Drop the rest: the worker sees its connection closed. Idempotent."""
         if self.open:
             self.error = UpstreamFailed("given up by the gateway")
-            self._sink = None
-            self.push = self._keep
+            self._detach()
             self._early.clear()
             self._flow.abort()
 
@@ -151,15 +152,24 @@ class UpstreamResponse:
     def finish(self) -> None:
         """The body is complete."""
         self.ended = True
-        if self._sink is not None:
-            self._sink.end()
+        if (sink := self._detach()) is not None:
+            sink.end()
 
     def fail(self, error: GatewayError) -> None:
         """The body ends here, incomplete."""
         if self.open:
             self.error = error
-            if self._sink is not None:
-                self._sink.failed(error)
+            if (sink := self._detach()) is not None:
+                sink.failed(error)
+
+    def _detach(self) -> BodySink | None:
+        """Nothing is pushed from here on; the sink is told by the caller.
+
+        Both refer to each other: what is over must not wait for the collector.
+        """
+        sink, self._sink = self._sink, None
+        self.push = _drop
+        return sink
 
     def _keep(self, pieces: list[bytes]) -> None:
         """Body that came before there is a sink."""
@@ -168,6 +178,10 @@ class UpstreamResponse:
         self._early_size += sum(map(len, pieces))
         if before <= EARLY_LIMIT < self._early_size:
             self._flow.pause()
+
+
+def _drop(pieces: list[bytes]) -> None:
+    """Body that nobody wants any more."""
 
 
 class _Puller:

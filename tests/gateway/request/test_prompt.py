@@ -1,8 +1,10 @@
 """One body, several engines: each profile's own ids, in its workers' blocks."""
 
+import gc
 import itertools
 import json
-from typing import Any
+import weakref
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -67,6 +69,29 @@ def test_a_profile_that_refuses(renderer: Renderer) -> None:
     assert prompt.blocks.keys() == {("vllm", 16)}
     with pytest.raises(Unrenderable, match="an image"):
         render({"trtllm": refusing}, body, "chat", keys=keys, root=ROOT)
+
+
+def test_a_refusal_lets_go_of_the_body() -> None:
+    """Its traceback has frames that have the body: none of them may have it."""
+    errors: list[weakref.ref[Unrenderable]] = []
+
+    class Noting(Refusing):
+        def render_chat(self, body: bytes) -> None:
+            error = Unrenderable("media", "an image")
+            errors.append(weakref.ref(error))
+            try:
+                raise error
+            finally:
+                del error
+
+    body, noting = cast(Any, PARTS), cast(Any, Noting())
+    gc.disable()
+    try:
+        with pytest.raises(Unrenderable):
+            render({"trtllm": noting}, body, "chat", keys=KEYS, root=ROOT)
+        assert [error() for error in errors] == [None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
 """Renderings in threads: bounded, in time, and never in the way."""
 
 import asyncio
+import contextlib
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -80,6 +84,28 @@ async def test_reasons_of_the_renderer(pool: RenderPool) -> None:
         raise Unrenderable("media", "an image")
 
     assert await reason(pool, refuse) == "media"
+
+
+async def test_an_error_lets_go_of_the_body(pool: RenderPool) -> None:
+    """Whoever waited for it is in its traceback, and must not have it as well."""
+    errors: list[weakref.ref[Unrenderable]] = []
+
+    def refuse(body: bytes) -> None:
+        error = Unrenderable("media", "an image")
+        errors.append(weakref.ref(error))
+        try:
+            raise error
+        finally:
+            del error
+
+    gc.disable()
+    try:
+        with contextlib.suppress(NotRendered):
+            await pool.run(partial(refuse, b"{}"), 2)
+        await asyncio.sleep(0.05)  # its thread's part of it ends
+        assert [error() for error in errors] == [None]
+    finally:
+        gc.enable()
 
 
 async def test_faults(pool: RenderPool) -> None:

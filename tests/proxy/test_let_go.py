@@ -1,0 +1,105 @@
+"""What is over is freed at once: nothing of a request waits for the collector.
+
+That runs seldom on a gateway, so thousands of prompts and answers would wait for it.
+"""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.upstreams.exchange import Exchange
+from gateway.upstreams.response_parser import ResponseParser
+from gateway.upstreams.upstream_response import UpstreamResponse
+from tests.proxy.conftest import GatewayFor
+from tests.proxy.raw import (
+    CHAT,
+    LAST_CHUNK,
+    SSE_HEAD,
+    RawClient,
+    RawWorker,
+    Script,
+    WorkerConnection,
+    answering,
+    chunk,
+    event,
+    json_answer,
+)
+
+OURS = (Exchange, ResponseParser, UpstreamResponse)
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """No collector."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def dying(*parts: bytes) -> Script:
+    """Answers with these parts, and resets the connection."""
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        for part in parts:
+            await connection.send(part)
+            await asyncio.sleep(0.01)
+        connection.reset()
+
+    return script
+
+
+ANSWERS = {
+    "whole": answering(json_answer(b"{}")),
+    "an error": answering(json_answer(b"{}", status=b"400 Bad Request")),
+    "a stream": answering(SSE_HEAD, chunk(event(1)), LAST_CHUNK, gap_s=0.01),
+    "a stream at once": answering(SSE_HEAD + chunk(event(1)) + LAST_CHUNK),
+    "a broken stream": dying(SSE_HEAD, chunk(event(1))),
+    "nothing": dying(),
+    "not HTTP": answering(b"ICY 200 OK\r\n\r\n"),
+}
+
+
+def _left() -> int:
+    return sum(isinstance(each, OURS) for each in gc.get_objects())
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("answer", ANSWERS)
+async def test_an_answer(gateway_for: GatewayFor, answer: str) -> None:
+    """However it ends."""
+    before = _left()
+    async with RawWorker(ANSWERS[answer]) as worker, gateway_for(worker) as gateway:
+        async with RawClient(gateway.port) as client:
+            await client.post(CHAT)
+            await client.answer()
+            assert _left() > before  # its account is looked at still
+        gateway.watches.pop().error = None
+        async with asyncio.timeout(5):
+            while _left() > before:
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_a_client_that_leaves(gateway_for: GatewayFor) -> None:
+    """In the middle of a stream."""
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.send(SSE_HEAD + chunk(event(1)))
+        await connection.closed_by_peer()
+
+    before = _left()
+    async with RawWorker(script) as worker, gateway_for(worker) as gateway:
+        async with RawClient(gateway.port) as client:
+            await client.post(CHAT)
+            await asyncio.sleep(0.1)
+            assert _left() > before
+        async with asyncio.timeout(5):
+            await gateway.watches[0].released.wait()
+            gateway.watches.clear()
+            while _left() > before:
+                await asyncio.sleep(0.01)
