@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from kvindex.content import Content
 from kvindex.following import Following
 from kvindex.index import PrefixIndex
 from kvindex.intake import Intake
@@ -83,3 +84,10 @@ class FeedView:
         if holder is None or not holder.shelf.owner.blocks:
             return 0
         return holder.shelf.index.match(hashes, [holder.shelf.owner])[0].blocks
+
+    def reach(self, content: Content) -> int:
+        """Leading blocks of a prompt up to where orphans in it end: a guess."""
+        holder = self._intake.holder
+        if holder is None or holder.page_size != content.block_size:
+            return 0
+        return holder.orphans.reach(content)

@@ -2,8 +2,9 @@
 
 The index counts in full while the feed is live; blocks in doubt weigh half, those off
 the GPU `offload_weight`. History counts in full, too: for a live and complete feed only
-until events have spoken, else until it is evicted or contradicted. The longest run that
-either holds is taken as held.
+until events have spoken, else until it is evicted or contradicted. Where a feed began
+late, so does what a prompt has in common with orphans, and what is before that in it.
+The longest run that any of them holds is taken as held.
 
 Not here: cost and choice.
 """
@@ -13,6 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 
+from kvindex.content import Content
 from kvindex.events import EventBatch
 from kvindex.feed import Feed, FeedSettings
 from kvindex.history import History
@@ -186,12 +188,18 @@ class Knowledge:
         self.feed.counters.found_less += max(0, -more)
 
     def credit(
-        self, hashes: Sequence[int], held: Held, offload_weight: float = OFFLOAD_WEIGHT
+        self,
+        hashes: Sequence[int],
+        held: Held,
+        offload_weight: float = OFFLOAD_WEIGHT,
+        content: Content | None = None,
     ) -> Credit:
-        """Combine what the index says is held with history."""
+        """Combine what the index says is held with history, and with orphans."""
         feed = self.feed
         live = feed.state is FeedState.LIVE and feed.complete
         past = self.history.held(hashes, live=live)
+        if content is not None and feed.orphans:
+            past = max(past, feed.reach(content))
         blocks = max(past, held.blocks)
         if held.blocks > past:  # history may go on where the index ends
             blocks = self.history.held(hashes, live=live, start=held.blocks)
@@ -237,11 +245,12 @@ def credits(
     hashes: Sequence[int],
     *,
     offload_weight: float = OFFLOAD_WEIGHT,
+    content: Content | None = None,
 ) -> list[Credit]:
     """What each owner is taken to hold of a prompt's matchable blocks, in order.
 
     All owners whose blocks are in one index are matched at once. The hashes must be of
-    the owners' block size.
+    the owners' block size, and so must the `content` of the same blocks, if it is had.
     """
     by_index: dict[int, tuple[PrefixIndex, list[int]]] = {}
     for position, knowledge in enumerate(knowledges):
@@ -254,4 +263,4 @@ def credits(
         for position, found in zip(positions, index.match(hashes, owners), strict=True):
             held[position] = found
     pairs = zip(knowledges, held, strict=True)
-    return [k.credit(hashes, found, offload_weight) for k, found in pairs]
+    return [k.credit(hashes, found, offload_weight, content) for k, found in pairs]

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 import msgspec
 
+from kvindex.content import Content
 from kvindex.events import BlockStored, EngineHash
 
 ORPHAN_BYTES = 500
 """Memory of one orphan beside its ids and its media key."""
 
-HEADS = 64
+HEADS = 256
 """Of the latest runs of orphans so many are remembered by their first block."""
 
 HolderKey = tuple[int, str, bool]
@@ -131,6 +132,31 @@ class Orphans:
             orphan = self._blocks.get((head.key, head.name))
             if head.told > since and orphan is not None:
                 yield head, orphan
+
+    def reach(self, content: Content) -> int:
+        """Leading blocks of a prompt up to where orphans in it end; 0 where none are.
+
+        A guess: that what they stand below is what is before them in the prompt.
+        """
+        position, name = 0, None
+        for head, orphan in self.heads(since=-1):
+            found = content.positions.get(orphan.token_ids, 0)
+            if found > position and orphan.media is None:
+                position, name = found, (head.key, head.name)
+        while name is not None:
+            position += 1
+            name = self._child(name, content.block(position))
+        return position
+
+    def _child(
+        self, parent: tuple[HolderKey, EngineHash], token_ids: bytes
+    ) -> tuple[HolderKey, EngineHash] | None:
+        for name in self._children.get(parent[1], ()):
+            orphan = self._blocks[name]
+            alike = orphan.token_ids == token_ids and orphan.media is None
+            if alike and name[0] == parent[0]:
+                return name
+        return None
 
     def clear(self) -> None:
         """Forget all."""

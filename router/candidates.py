@@ -76,7 +76,12 @@ def _credit(
         if (knowledge := place.worker.knowledge.get(rank)) is not None
     ]
     knowledges = [knowledge for _, knowledge in owners]
-    found = credits(knowledges, rendering.matchable(), offload_weight=offload_weight)
+    found = credits(
+        knowledges,
+        rendering.matchable(),
+        offload_weight=offload_weight,
+        content=rendering.content(),
+    )
     for (place, _), credit in zip(owners, found, strict=True):
         place.credits.append(credit)
 

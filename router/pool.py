@@ -134,6 +134,14 @@ class WorkerPool(States):
             for rank in worker.ranks
         }
 
+    def has_orphans(self, model: str | None) -> bool:
+        """Whether workers for that model hold blocks that ids may find a place for."""
+        return any(
+            knowledge.feed.orphans
+            for worker in self._listing(model)
+            for knowledge in worker.knowledge.values()
+        )
+
     def candidates(
         self, model: str | None, exclude: frozenset[str] = frozenset()
     ) -> list[Worker]:

@@ -66,13 +66,15 @@ class Admission:
         if len(self._queue) < self._config.max_queue:
             return
         last = self._queue.last_of_longest(client)
-        refusal = self._refusal(FULL, "as many requests wait as may")
         if last is None:
-            raise refusal
+            raise self._full()
         greedy, waiting = last
         self._queue.discard(greedy, waiting)
         if not waiting.admitted.done():
-            waiting.admitted.set_exception(refusal)
+            waiting.admitted.set_exception(self._full())
+
+    def _full(self) -> Overloaded:
+        return self._refusal(FULL, "as many requests wait as may")
 
     def _fits(self, model: str | None) -> bool:
         """Whether the workers for a model have less in flight than they may.

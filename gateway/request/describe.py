@@ -167,6 +167,7 @@ class Describer:
         if not renderers and not ready:
             raise NotRendered(NO_MODEL)
         root = namespace.root()
+        keep_ids = self._pool.has_orphans(peeked.model)
 
         # Hashing, too, is done in the thread: a million tokens take ten milliseconds.
         def work() -> Prompt:
@@ -178,6 +179,7 @@ class Describer:
                 root=root,
                 forward=forward,
                 ready=ready,
+                keep_ids=keep_ids,
             )
 
         return await self._render_pool.run(work, len(body))

@@ -4,6 +4,7 @@ Where a worker may be sent the ids, they are made ready here, too, in the same t
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -67,25 +68,27 @@ def render(
     root: int,
     forward: Collection[str] = (),
     ready: Ready = NOTHING_READY,
+    keep_ids: bool = False,
 ) -> Prompt:
     """Render a body by each profile; blocks for each (profile, block size) in `keys`.
 
     Ids of a chat are made ready for the profiles in `forward`; prompts that are `ready`
-    are not rendered again. Raises Unrenderable where no profile renders it.
+    are not rendered again. `keep_ids`: the blocks have theirs. Raises Unrenderable
+    where no profile renders it.
     """
     given = read_object(body) if forward and kind == "chat" else None
     sizes = {of: [size for one, size in keys if one == of] for of, _ in keys}
+    cut = partial(in_blocks, root=root, keep_ids=keep_ids)
     prompts = {
-        profile: in_blocks(rendered, sizes.get(profile, ()), root, profile=profile)
+        profile: cut(rendered, sizes.get(profile, ()), profile=profile)
         for profile, rendered in ready.items()
     }
     refused: Unrenderable | None = None
     for profile, renderer in renderers.items():
         try:
-            prompt = prompts.get(profile) or in_blocks(
+            prompt = prompts.get(profile) or cut(
                 _prompts(renderer, given or body, kind),
                 sizes.get(profile, ()),
-                root,
                 profile=profile,
             )
         except Unrenderable as error:
@@ -149,6 +152,7 @@ def in_blocks(
     *,
     profile: str,
     extra_keys: ExtraKeys = lambda size: None,
+    keep_ids: bool = False,
 ) -> Prompt:
     """Prompts of one profile, of which there is one at least, cut into blocks.
 
@@ -162,6 +166,7 @@ def in_blocks(
             block_size=size,
             hashes=chain(longest.token_ids, size, root, extra_keys(size)),
             token_count=len(longest),
+            token_ids=longest.token_ids if keep_ids else b"",
         )
         for size in sizes
     }

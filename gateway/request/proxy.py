@@ -119,31 +119,35 @@ class Proxy:
         try:
             attempt = await self._attempt(outgoing, decision)
         except (ConnectFailed, StaleConnection) as error:
-            if not error.retryable:
+            stale = isinstance(error, StaleConnection)
+            second = None
+            if error.retryable:
+                second = self._second(outgoing, route, decision, stale=stale)
+            if second is None:
                 raise
-            return await self._second(outgoing, route, decision, error)
-        if attempt.busy and outgoing.repeatable:
-            return await self._instead_of(attempt, outgoing, route)
-        return attempt
+        else:
+            if attempt.busy and outgoing.repeatable:
+                return await self._instead_of(attempt, outgoing, route)
+            return attempt
+        return await self._attempt(outgoing, second)
 
-    async def _second(
-        self,
-        outgoing: Outgoing,
-        route: RouteRequest,
-        failed: Decision,
-        error: ConnectFailed | StaleConnection,
-    ) -> Attempt:
-        """Send once more after a first try that reached nobody."""
+    def _second(
+        self, outgoing: Outgoing, route: RouteRequest, failed: Decision, *, stale: bool
+    ) -> Decision | None:
+        """Where to send once more after a first try that reached nobody, if anywhere.
+
+        After a connection that was `stale` it goes by a new one: there is no third try.
+        """
         try:
             decision = self._decide(outgoing, _without(route, failed))
         except NoWorker:
-            if isinstance(error, ConnectFailed):
-                raise error from None
-            # The same worker, by a new connection.
+            if not stale:
+                return None
             decision = self._decide(outgoing, route)
-        stale = isinstance(error, StaleConnection)
+        if stale:
+            self._sender.drop(decision)
         self._metrics.retries.labels("stale" if stale else "connect").inc()
-        return await self._attempt(outgoing, decision)
+        return decision
 
     async def _instead_of(
         self, busy: Attempt, outgoing: Outgoing, route: RouteRequest

@@ -70,10 +70,10 @@ class DirectCalls:
         try:
             fields = found = await fields_of(body)
             call = await self._done(lambda: _read(path, found))
-            if isinstance(call, Unreadable):
-                raise call
         except (Unreadable, NotRendered) as error:
-            route = self._describer.unrendered(len(body), peeked, str(error))
+            call = Unreadable(str(error))
+        if isinstance(call, Unreadable):
+            route = self._describer.unrendered(len(body), peeked, str(call))
             described = Described(route, uncompared=peeked.uncompared)
             return self._of_engine(described, peeked.model, engine_of(path, fields))
         model = call.model or peeked.model

@@ -89,8 +89,10 @@ class TokensFront:
             try:
                 generation = await self._prepare(body, peeked, kind, request_id)
                 ready = {PROFILE: [_rendered(one) for one in generation.prompts]}
-            except GatewayError as error:
-                without = self._others(peeked.model, error)
+            except GatewayError:
+                if not self._has_others(peeked.model):
+                    raise
+                without = self._takers(peeked.model)
         described = await self._describer.describe(
             body,
             peeked,
@@ -109,21 +111,18 @@ class TokensFront:
         takers = self._takers(route.model)
         if not takers:
             return route
-        error = NotForTokens(RenderRefused(ENCODED))
-        without = self._others(route.model, error)
-        return msgspec.structs.replace(route, exclude=route.exclude | without)
+        if not self._has_others(route.model):
+            raise NotForTokens(RenderRefused(ENCODED))
+        return msgspec.structs.replace(route, exclude=route.exclude | takers)
 
     def _takers(self, model: str | None) -> frozenset[str]:
         """The URLs of the workers for a model that take ids only."""
         workers = self._pool.listing(model)
         return frozenset(worker.url for worker in workers if worker.api == TOKENS)
 
-    def _others(self, model: str | None, error: GatewayError) -> frozenset[str]:
-        """Those not to send to; raises the error if no other is left."""
-        takers = self._takers(model)
-        if len(takers) == len(self._pool.listing(model)):
-            raise error
-        return takers
+    def _has_others(self, model: str | None) -> bool:
+        """Whether workers for a model take more than ids."""
+        return len(self._takers(model)) < len(self._pool.listing(model))
 
     async def _prepare(
         self, body: bytes, peeked: Peeked, kind: Kind, request_id: bytes

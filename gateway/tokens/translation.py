@@ -101,12 +101,14 @@ class Translation:
             self._stop()
             self.response.fail(error)
         except asyncio.CancelledError:
-            raise
+            pass  # by `abort`; the error would keep all of this until it is collected
         except Exception:
             log.exception("an answer could not be turned into text")
             self._metrics.errors.labels("tokens").inc()
             self._stop()
             self.response.fail(InternalError("the answer could not be made"))
+        finally:
+            del self.response  # it has this as its flow
 
     async def _all(self) -> None:
         """Follow all prompts' answers to their ends, or to where no more is wanted."""

@@ -137,7 +137,8 @@ class Exchange:
         Who has the answer has the exchange, which must not have it in turn: what is
         over would wait for the collector.
         """
-        assert self._head is not None
+        if self._head is None:
+            raise RuntimeError("the answer was taken already")
         try:
             return await self._head
         finally:

@@ -89,6 +89,37 @@ async def test_a_connection_that_ends_as_it_is_used_is_replaced(
         assert len(worker.connections) >= 2
 
 
+async def test_where_all_are_stale(gateway_for: GatewayFor) -> None:
+    """Of all workers: the second try goes by a connection that cannot be.
+
+    Each connection is used once, and ends when it is used again.
+    """
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await asyncio.sleep(0.1)
+        await connection.send(json_answer(b"{}"))
+        await connection.request()  # or its end
+        connection.reset()
+
+    async def ask(client: RawClient) -> None:
+        await client.post(CHAT)
+        head, _ = await client.answer()
+        assert head.startswith(b"HTTP/1.1 200 ")
+
+    async with (
+        RawWorker(script) as first,
+        RawWorker(script) as second,
+        gateway_for(first, second) as gateway,
+        RawClient(gateway.port) as client,
+        RawClient(gateway.port) as other,
+    ):
+        await asyncio.gather(ask(client), ask(other))
+        assert (len(first.connections), len(second.connections)) == (1, 1)
+        await ask(client)
+        assert len(first.connections) + len(second.connections) == 3
+
+
 async def test_only_an_immediate_end_is_stale(gateway_for: GatewayFor) -> None:
     """A worker that took the request and died later may have acted on it."""
 

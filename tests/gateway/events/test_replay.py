@@ -12,7 +12,7 @@ from kvindex.feed import FeedSettings
 from kvindex.standing import FeedState
 from simworker.server import SimWorker
 from tests.gateway.fed import TURN, feeds, held, options, sim, states, told, turn
-from tests.running import Running, StartGateway, StartWorker, until
+from tests.running import Answer, Running, StartGateway, StartWorker, until
 
 
 @pytest.fixture
@@ -76,6 +76,34 @@ async def test_a_late_gateway_learns_what_was_before(
     assert feeds(late, worker)[0].complete
     answer = await late.chat(TURN)
     assert await late.hits() == (answer.cached, answer.cached)
+
+
+def _said(answer: Answer) -> dict[str, Any]:
+    return {"role": "assistant", "content": answer.text}
+
+
+async def test_a_late_gateway_without_replay(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """It finds a chat by what another gateway sent of it since, though by no event.
+
+    The prompt of the next turn tells what those blocks are below.
+    """
+    fields = {"min_tokens": 64, "max_tokens": 64}
+    workers = [await start_worker(options()) for _ in range(3)]
+    early = await start_gateway(*workers)
+    first = await early.chat(TURN, **fields)
+    late = await start_gateway(*workers)
+    await until(lambda: all("live" in states(late, worker) for worker in workers))
+    so_far = [*TURN, _said(first), *turn(2)]
+    second = await early.chat(so_far, **fields)
+    assert second.worker == first.worker
+    (worker,) = (worker for worker in workers if worker.url == second.worker)
+    await until(lambda: feeds(late, worker)[0].orphans > 0)
+    third = await late.chat([*so_far, _said(second), *turn(3)])
+    assert third.worker == second.worker
+    predicted, delivered = await late.hits()
+    assert predicted == delivered > 30 * 16
 
 
 @pytest.mark.usefixtures("impatient")
