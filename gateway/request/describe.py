@@ -7,6 +7,7 @@ cut into pieces that are hashed like blocks, so that equal beginnings still meet
 
 import time
 from collections.abc import Collection, Mapping
+from functools import partial
 
 import msgspec
 
@@ -166,22 +167,18 @@ class Describer:
                 renderers[profile] = found
         if not renderers and not ready:
             raise NotRendered(NO_MODEL)
-        root = namespace.root()
-        keep_ids = self._pool.has_orphans(peeked.model)
-
         # Hashing, too, is done in the thread: a million tokens take ten milliseconds.
-        def work() -> Prompt:
-            return render(
-                renderers,
-                body,
-                kind,
-                keys=keys,
-                root=root,
-                forward=forward,
-                ready=ready,
-                keep_ids=keep_ids,
-            )
-
+        work = partial(
+            render,
+            renderers,
+            body,
+            kind,
+            keys=keys,
+            root=namespace.root(),
+            forward=forward,
+            ready=ready,
+            keep_ids=self._pool.has_orphans(peeked.model),
+        )
         return await self._render_pool.run(work, len(body))
 
 

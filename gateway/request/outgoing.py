@@ -61,6 +61,9 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     generation: Generation | None = None
     """What it is for a worker that takes token ids only; until answered."""
 
+    again: bool = False
+    """Whether this is the second try, and the last."""
+
     share: Share | None = None
     """Its part of the memory for bodies; until answered."""
 
@@ -122,4 +125,5 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
             body=body,
             length=self.length,
             expected_s=decision.estimate_s,
+            fresh=self.again,
         )

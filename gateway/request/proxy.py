@@ -129,14 +129,14 @@ class Proxy:
             if attempt.busy and outgoing.repeatable:
                 return await self._instead_of(attempt, outgoing, route)
             return attempt
-        return await self._attempt(outgoing, second)
+        return await self._attempt(_again(outgoing), second)
 
     def _second(
         self, outgoing: Outgoing, route: RouteRequest, failed: Decision, *, stale: bool
     ) -> Decision | None:
         """Where to send once more after a first try that reached nobody, if anywhere.
 
-        After a connection that was `stale` it goes by a new one: there is no third try.
+        After a `stale` connection that may be to the same worker.
         """
         try:
             decision = self._decide(outgoing, _without(route, failed))
@@ -144,8 +144,6 @@ class Proxy:
             if not stale:
                 return None
             decision = self._decide(outgoing, route)
-        if stale:
-            self._sender.drop(decision)
         self._metrics.retries.labels("stale" if stale else "connect").inc()
         return decision
 
@@ -159,7 +157,7 @@ class Proxy:
             return busy
         try:
             self._metrics.retries.labels("busy").inc()
-            attempt = await self._attempt(outgoing, decision)
+            attempt = await self._attempt(_again(outgoing), decision)
         except GatewayError:
             return busy
         except BaseException:
@@ -207,6 +205,14 @@ class Proxy:
             raise
         finally:
             self._metrics.attempts.labels(decision.worker.url, outcome).inc()
+
+
+def _again(outgoing: Outgoing) -> Outgoing:
+    """The same as the second try, which must not fail for a connection that is stale.
+
+    There is no third.
+    """
+    return msgspec.structs.replace(outgoing, again=True)
 
 
 def _at_clients_rank(route: RouteRequest, outgoing: Outgoing) -> RouteRequest:

@@ -34,7 +34,8 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `target` is path and query as raw bytes, `headers` come from `headers.to_worker`.
     A streamed body is sent with `length`, or chunked where that is None. `expected_s`
-    is how long the worker may well take until its answer begins.
+    is how long the worker may well take until its answer begins. `fresh`: it gets a
+    connection of its own, as a free one may just have ended.
     """
 
     method: str
@@ -43,6 +44,7 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes | AsyncIterator[bytes] = b""
     length: int | None = None
     expected_s: float = 0.0
+    fresh: bool = False
 
 
 class Upstreams:
@@ -75,7 +77,8 @@ class Upstreams:
         cannot be written. Cancelled, it closes the connection.
         """
         head = _head(origin, request)
-        connection = self._take(origin) or await self._connect(origin)
+        connection = None if request.fresh else self._take(origin)
+        connection = connection or await self._connect(origin)
         exchange = connection.begin(
             answers_head=request.method == "HEAD", expected_s=request.expected_s
         )

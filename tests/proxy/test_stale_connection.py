@@ -2,9 +2,18 @@
 
 import asyncio
 
+import pytest
+
 from gateway.errors import StaleConnection, UpstreamReset
 from tests.proxy.conftest import GatewayFor
-from tests.proxy.raw import CHAT, RawClient, RawWorker, WorkerConnection, json_answer
+from tests.proxy.raw import (
+    CHAT,
+    RawClient,
+    RawWorker,
+    Script,
+    WorkerConnection,
+    json_answer,
+)
 
 
 async def test_connections_are_reused(gateway_for: GatewayFor) -> None:
@@ -89,18 +98,29 @@ async def test_a_connection_that_ends_as_it_is_used_is_replaced(
         assert len(worker.connections) >= 2
 
 
-async def test_where_all_are_stale(gateway_for: GatewayFor) -> None:
-    """Of all workers: the second try goes by a connection that cannot be.
+async def once(connection: WorkerConnection) -> None:
+    """Answer one request; the second is the end of the connection."""
+    await connection.request()
+    await asyncio.sleep(0.1)
+    await connection.send(json_answer(b"{}"))
+    await connection.request()  # or its end
+    connection.reset()
 
-    Each connection is used once, and ends when it is used again.
-    """
 
-    async def script(connection: WorkerConnection) -> None:
-        await connection.request()
-        await asyncio.sleep(0.1)
-        await connection.send(json_answer(b"{}"))
-        await connection.request()  # or its end
-        connection.reset()
+async def busy_later(connection: WorkerConnection) -> None:
+    """Answer one request; there is no time for others."""
+    await connection.request()
+    await asyncio.sleep(0.1)
+    await connection.send(json_answer(b"{}"))
+    while await connection.request():
+        await connection.send(json_answer(b"{}", status=b"503 Service Unavailable"))
+
+
+@pytest.mark.parametrize("before", [once, busy_later])
+async def test_a_second_try_is_never_stale(
+    gateway_for: GatewayFor, before: Script
+) -> None:
+    """All workers' free connections are: it goes by a connection of its own."""
 
     async def ask(client: RawClient) -> None:
         await client.post(CHAT)
@@ -108,8 +128,8 @@ async def test_where_all_are_stale(gateway_for: GatewayFor) -> None:
         assert head.startswith(b"HTTP/1.1 200 ")
 
     async with (
-        RawWorker(script) as first,
-        RawWorker(script) as second,
+        RawWorker(before) as first,
+        RawWorker(once) as second,
         gateway_for(first, second) as gateway,
         RawClient(gateway.port) as client,
         RawClient(gateway.port) as other,
@@ -117,7 +137,7 @@ async def test_where_all_are_stale(gateway_for: GatewayFor) -> None:
         await asyncio.gather(ask(client), ask(other))
         assert (len(first.connections), len(second.connections)) == (1, 1)
         await ask(client)
-        assert len(first.connections) + len(second.connections) == 3
+        assert (len(first.connections), len(second.connections)) == (1, 2)
 
 
 async def test_only_an_immediate_end_is_stale(gateway_for: GatewayFor) -> None:
