@@ -4,14 +4,13 @@ That runs seldom on a gateway, so thousands of prompts and answers would wait fo
 """
 
 import asyncio
-import gc
-from collections.abc import Iterator
 
 import pytest
 
 from gateway.upstreams.exchange import Exchange
 from gateway.upstreams.response_parser import ResponseParser
 from gateway.upstreams.upstream_response import UpstreamResponse
+from tests.collected import count, uncollected, until_gone
 from tests.proxy.conftest import GatewayFor
 from tests.proxy.raw import (
     CHAT,
@@ -28,15 +27,6 @@ from tests.proxy.raw import (
 )
 
 OURS = (Exchange, ResponseParser, UpstreamResponse)
-
-
-@pytest.fixture
-def uncollected() -> Iterator[None]:
-    """No collector."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def dying(*parts: bytes) -> Script:
@@ -63,33 +53,20 @@ ANSWERS = {
 }
 
 
-def _left() -> int:
-    return sum(isinstance(each, OURS) for each in gc.get_objects())
-
-
-async def _let_go(before: int) -> None:
-    for _ in range(500):
-        if _left() <= before:
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail(f"{_left() - before} are left")
-
-
-@pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("answer", ANSWERS)
 async def test_an_answer(gateway_for: GatewayFor, answer: str) -> None:
     """However it ends."""
-    before = _left()
-    async with RawWorker(ANSWERS[answer]) as worker, gateway_for(worker) as gateway:
-        async with RawClient(gateway.port) as client:
-            await client.post(CHAT)
-            await client.answer()
-            assert _left() > before  # its account is looked at still
-        gateway.watches.pop().error = None
-        await _let_go(before)
+    with uncollected():
+        before = count(*OURS)
+        async with RawWorker(ANSWERS[answer]) as worker, gateway_for(worker) as gateway:
+            async with RawClient(gateway.port) as client:
+                await client.post(CHAT)
+                await client.answer()
+                assert count(*OURS) > before  # its account is looked at still
+            gateway.watches.pop().error = None
+            await until_gone(before, *OURS)
 
 
-@pytest.mark.usefixtures("uncollected")
 async def test_a_client_that_leaves(gateway_for: GatewayFor) -> None:
     """In the middle of a stream."""
 
@@ -98,12 +75,13 @@ async def test_a_client_that_leaves(gateway_for: GatewayFor) -> None:
         await connection.send(SSE_HEAD + chunk(event(1)))
         await connection.closed_by_peer()
 
-    before = _left()
-    async with RawWorker(script) as worker, gateway_for(worker) as gateway:
-        async with RawClient(gateway.port) as client:
-            await client.post(CHAT)
-            await asyncio.sleep(0.1)
-            assert _left() > before
-        await asyncio.wait_for(gateway.watches[0].released.wait(), 5)
-        gateway.watches.clear()
-        await _let_go(before)
+    with uncollected():
+        before = count(*OURS)
+        async with RawWorker(script) as worker, gateway_for(worker) as gateway:
+            async with RawClient(gateway.port) as client:
+                await client.post(CHAT)
+                await asyncio.sleep(0.1)
+                assert count(*OURS) > before
+            await asyncio.wait_for(gateway.watches[0].released.wait(), 5)
+            gateway.watches.clear()
+            await until_gone(before, *OURS)

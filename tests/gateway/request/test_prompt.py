@@ -1,6 +1,5 @@
 """One body, several engines: each profile's own ids, in its workers' blocks."""
 
-import gc
 import itertools
 import json
 import weakref
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from gateway.request.prompt import Kind, render
 from kvindex.blocks import chain, unpack_ids
 from render import Renderer, Unrenderable
+from tests.collected import uncollected
 
 PARTS = {
     "messages": [
@@ -85,13 +85,10 @@ def test_a_refusal_lets_go_of_the_body() -> None:
                 del error
 
     body, noting = cast(Any, PARTS), cast(Any, Noting())
-    gc.disable()
-    try:
+    with uncollected():
         with pytest.raises(Unrenderable):
             render({"trtllm": noting}, body, "chat", keys=KEYS, root=ROOT)
         assert [error() for error in errors] == [None]
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize(

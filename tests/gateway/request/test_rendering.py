@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import threading
 import time
 import weakref
@@ -22,6 +21,7 @@ from gateway.request.rendering import (
     RenderPool,
 )
 from render import Unrenderable
+from tests.collected import uncollected
 
 
 @pytest.fixture
@@ -98,14 +98,11 @@ async def test_an_error_lets_go_of_the_body(pool: RenderPool) -> None:
         finally:
             del error
 
-    gc.disable()
-    try:
+    with uncollected():
         with contextlib.suppress(NotRendered):
             await pool.run(partial(refuse, b"{}"), 2)
         await asyncio.sleep(0.05)  # its thread's part of it ends
         assert [error() for error in errors] == [None]
-    finally:
-        gc.enable()
 
 
 async def test_faults(pool: RenderPool) -> None:
