@@ -42,7 +42,7 @@ NO_FAULT = frozenset({501})
 SLOW_S, SLOW_TIMES = 1.0, 3.0
 STALLED_S, STALLED_TIMES = 10.0, 10.0
 """Silence that is borne: seconds, and multiples of the prefill in flight."""
-MANY, MANY_SLOW_S = 3, 0.3
+MANY, MANY_SLOW_S = 2, 0.2
 """First tokens owed from which on less is borne: the less, the more there are."""
 
 BUSY_AGAIN_S = 10.0
