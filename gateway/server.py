@@ -169,8 +169,9 @@ _HEAD_TOO_LARGE = _closing_answer(
 def check_framing(request: web.BaseRequest) -> None:
     """Refuse what aiohttp's parser takes but no worker would read alike.
 
-    Raises BadFraming for versions other than HTTP/1.0 and 1.1, and for a body with
-    a transfer coding besides ``chunked``, which would reach the worker still coded;
+    Raises BadFraming for versions other than HTTP/1.0 and 1.1, for a ``#`` in the
+    target, where a path ends for some and not for others, and for a body with a
+    transfer coding besides ``chunked``, which would reach the worker still coded;
     MethodNotAllowed for TRACE, whose answer would show the headers a worker gets, and
     for CONNECT, whose answer would begin a tunnel.
     """
@@ -178,6 +179,8 @@ def check_framing(request: web.BaseRequest) -> None:
         raise MethodNotAllowed(f"{request.method} is not answered")
     if request.version not in (HttpVersion10, HttpVersion11):
         raise BadFraming("the request is neither HTTP/1.0 nor HTTP/1.1")
+    if "#" in request.raw_path:
+        raise BadFraming("a request's target has no fragment")
     coding = request.headers.get(hdrs.TRANSFER_ENCODING)
     if coding is not None and coding.strip().lower() != "chunked":
         raise BadFraming("the only transfer coding that is taken is chunked")

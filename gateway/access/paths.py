@@ -23,14 +23,17 @@ PROXIED = frozenset(
 
 CLOSED = frozenset(
     {
-        "/v1/load_lora_adapter",
-        "/v1/unload_lora_adapter",
+        ("v1", "load_lora_adapter"),
+        ("v1", "unload_lora_adapter"),
     }
 )
-"""Control routes of workers that live under /v1."""
+"""Control routes of workers that live under /v1, by their segments."""
 
+MOST_DECODINGS = 4
+"""A path that is still encoded after so many is nobody's in good faith."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_AFTER = re.compile("[;?#]")
 
 
 def asked_path(target: bytes) -> str:
@@ -42,26 +45,43 @@ def asked_path(target: bytes) -> str:
 def is_proxied(path: str, further_prefixes: Iterable[str]) -> bool:
     """Whether a request for this (decoded) path may reach a worker.
 
-    Dot segments and control characters never do: what the worker makes of them is not
-    for us to guess (a line end after a path still matches it in Starlette).
+    Dot segments and control characters never do, however often they are encoded: what
+    the worker makes of them is not for us to guess (a line end after a path still
+    matches it in Starlette).
     """
-    if _CONTROL.search(path) or "//" in path:
+    if "//" in path:
         return False
-    loosest = _as_read_loosely(path)
-    if any(segment in (".", "..") for segment in loosest.split("/")):
+    readings = _decoded(path)
+    loosest = [_loose_segments(reading) for reading in readings]
+    if len(readings) > MOST_DECODINGS or any(map(_CONTROL.search, readings)):
+        return False
+    if any(segment in (".", "..") for segments in loosest for segment in segments):
         return False
     if any(path == p or path.startswith(p.rstrip("/") + "/") for p in further_prefixes):
         return True
-    if loosest.rstrip("/") in CLOSED:
+    if any(segments[:2] in CLOSED for segments in loosest):
         return False
     return path.startswith("/v1/") or path in PROXIED
 
 
-def _as_read_loosely(path: str) -> str:
-    """The path as the least strict of all readers might take it.
+def _decoded(path: str) -> list[str]:
+    """The path, and what is left of it each time that somebody decodes it again."""
+    readings = [path]
+    while len(readings) <= MOST_DECODINGS:
+        again = unquote(readings[-1])
+        if again == readings[-1]:
+            break
+        readings.append(again)
+    return readings
 
-    One that decodes twice, takes backslashes for slashes, leaves out parameters and
-    spaces, and does not look at the case.
+
+def _loose_segments(path: str) -> tuple[str, ...]:
+    """The segments of a path as the least strict of all readers might take them.
+
+    One that takes backslashes for slashes, leaves out parameters, spaces and what is
+    empty, and does not look at the case. Whether a ``?`` or ``#`` that was encoded ends
+    the path is open: it ends its segment, and those after it are looked at, too.
     """
-    path = re.split("[?#]", unquote(unquote(path)).replace("\\", "/").lower())[0]
-    return "/".join(part.partition(";")[0].strip() for part in path.split("/"))
+    parts = path.replace("\\", "/").lower().split("/")
+    segments = (_AFTER.split(part, maxsplit=1)[0].strip() for part in parts)
+    return tuple(segment for segment in segments if segment)

@@ -76,6 +76,10 @@ LINES = {
     "a name over its limit": HEAD + b"a" * 70_000 + b": b\r\n" + SIZED,
     "a blank in the target": LINE.replace(b"/chat", b"/ chat") + b"Host: g\r\n" + SIZED,
     "a blank in the method": LINE.replace(b"POST", b"PO ST") + b"Host: g\r\n" + SIZED,
+    "a fragment": LINE.replace(b" HTTP", b"#/../../../sleep HTTP") + b"Host: g\r\n"
+    + SIZED,
+    "a fragment after a query": LINE.replace(b" HTTP", b"?a=b#c HTTP") + b"Host: g\r\n"
+    + SIZED,
     "a version that is none": LINE.replace(b"1.1", b"1.2") + b"Host: g\r\n" + SIZED,
     "no version": LINE.replace(b" HTTP/1.1", b"") + b"Host: g\r\n" + SIZED,
     "HTTP/2 unasked": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -89,7 +93,11 @@ TARGETS = (
     b"/v1/x%0a", b"/sleep", b"/%73leep", b"/update_weights", b"/collective_rpc",
     b"/gateway%2fworkers", b"//gateway/workers", b"/gateway/../v1/../sleep",
     b"/reset_prefix_cache?/v1/", b"/sleep#/v1/", b"http://worker/sleep",
-    b"http://g/v1/../sleep", b"*", b"g:80",
+    b"http://g/v1/../sleep", b"*", b"g:80", b"/v1/a%3f/../../sleep",
+    b"/v1/a%3F/../../sleep", b"/v1/a%23/../../sleep", b"/v1/a%23/../load_lora_adapter",
+    b"/v1/a%253f/../../sleep", b"/v1/a%2523/..%252f../sleep",
+    b"/v1/a#/../../sleep", b"/v1/a#", b"/generate%3f/../sleep", b"/v1/a%3b/../../sleep",
+    b"/v1/%25252e%25252e/sleep", b"/v1/%252525252525252e%252e/sleep",
 )  # fmt: skip
 
 
@@ -179,11 +187,11 @@ async def test_closed_routes_however_they_are_written(gateway_for: GatewayFor) -
     """No target reaches a route that controls a worker, or /gateway by another name."""
     async with RawWorker(answering(FINE)) as worker, gateway_for(worker) as gateway:
         for target in TARGETS:
-            request = (
-                b"GET %b HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n" % target
-            )
-            answer = await answers(gateway.port, request)
-            assert answer[9:12] in (b"404", b"400"), target
+            for method in (b"GET", b"POST"):
+                line = b"%b %b HTTP/1.1\r\n" % (method, target)
+                request = line + b"Host: g\r\nConnection: close\r\n\r\n"
+                answer = await answers(gateway.port, request)
+                assert answer[9:12] in (b"404", b"400"), request
         assert worker.requests == []
 
 

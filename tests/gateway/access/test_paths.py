@@ -40,6 +40,18 @@ def test_control_routes_are_closed(path: str) -> None:
         "/v1/.. /sleep",
         "/v1/..?/sleep",
         "/v1/..%23",
+        "/v1/a?/../../sleep",
+        "/v1/a#/../load_lora_adapter",
+        "/v1/a%3f/../../sleep",
+        "/v1/a%23/..%2f../sleep",
+        "/v1/a;/../../sleep",
+        "/v1/a%253F/%252e%252e/sleep",
+        "/v1/%25252e%25252e/sleep",
+        "/v1/%2525252525252e",
+        "/v1/a%250a",
+        "/v1/a?/..",
+        "/v1?/load_lora_adapter",
+        "/v1/%2fload_lora_adapter",
         "/v1/load_lora_adapter;a",
         "/v1/LOAD_lora_adapter/",
         "/v1/load_lora_adapter ",
@@ -54,8 +66,10 @@ def test_however_a_worker_may_read_it(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/a;b/c", "/v1/...", "/v1/a..b", "/v1/x%2f\\y", "/v1/.a"]
-)
+    "path",
+    ["/v1/a;b/c", "/v1/...", "/v1/a..b", "/v1/x%2f\\y", "/v1/.a",
+     "/v1/files/100%", "/v1/files/a%20b", "/v1/files/what?", "/v1/files/a%2523b"]
+)  # fmt: skip
 def test_odd_but_harmless(path: str) -> None:
     """Nothing that leads elsewhere."""
     assert is_proxied(path, ())
