@@ -12,6 +12,7 @@ mean (`reader.py`, `intake.py`, `holder.py`); guesses (`history.py`).
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 
 from kvindex.counters import Counters
@@ -28,6 +29,10 @@ from kvindex.wire import vllm
 from kvindex.worklist import Worklist
 
 log = logging.getLogger(__name__)
+
+PLACED_AFTER_S = 2.0
+"""No event of a request comes so long after its end."""
+PLACES = 256
 
 
 class Feed(FeedView):
@@ -68,6 +73,8 @@ class Feed(FeedView):
         self.likely_cause = ""
         self.reached = False
         self._on_change, self._on_restart = on_change, on_restart
+        self._clock = clock
+        self._places: deque[tuple[float, int, int, int]] = deque(maxlen=PLACES)
         self._has_source = has_source
         self._silence = Silence(clock, self.settings.silent_after_s)
         self._worklist = Worklist()
@@ -244,17 +251,23 @@ class Feed(FeedView):
     def placed(self, parent: int, block_hash: int, *, since: int) -> None:
         """The worker found `parent` cached and computed `block_hash` below it.
 
-        Of what was stored below blocks no event told of, the index may know more then.
-        `since`: how many orphans were counted when the request was sent.
+        Of what was stored below blocks no event told of, the index may know more some
+        seconds later, when all events of it are there. `since`: how many orphans were
+        counted when the request was sent.
         """
         holder = self._intake.holder
         if holder is not None and holder.orphans:
-            self._worklist.do(self._placed(parent, block_hash, since))
+            self._places.append(
+                (self._clock() + PLACED_AFTER_S, parent, block_hash, since)
+            )
 
-    def _placed(self, parent: int, block_hash: int, since: int) -> Work:
-        if (holder := self._intake.holder) is not None:
-            holder.placed(parent, block_hash, since)
-        yield 0
+    def _place(self) -> Work:
+        while self._places and self._places[0][0] <= self._clock():
+            _, parent, block_hash, since = self._places.popleft()
+            if (holder := self._intake.holder) is not None:
+                holder.adoption.place(parent, block_hash, since)
+            yield 1
+            yield from self._intake.adopt()
 
     def lacks(self, reason: str) -> None:
         """The worker holds blocks of which no event tells."""
@@ -269,6 +282,8 @@ class Feed(FeedView):
         if self._following.overdue(self.settings.replay_limit_s):
             self.replay_ended(complete=False)
         self._following.mend()
+        if self._places:
+            self._worklist.do(self._place())
         if self._has_source and self._silence.lasts:
             self._unheard()
         return self._doubt.tick()

@@ -6,6 +6,7 @@ from kvindex.content import Content
 from kvindex.following import Following
 from kvindex.index import PrefixIndex
 from kvindex.intake import Intake
+from kvindex.orphans import Guess
 from kvindex.owner import Owner
 from kvindex.standing import FeedState, Standing
 
@@ -85,9 +86,15 @@ class FeedView:
             return 0
         return holder.shelf.index.match(hashes, [holder.shelf.owner])[0].blocks
 
-    def reach(self, content: Content) -> int:
-        """Leading blocks of a prompt up to where orphans in it end: a guess."""
+    def guess(self, content: Content) -> Guess | None:
+        """What a prompt may have in common with orphans, by its ids."""
         holder = self._intake.holder
         if holder is None or holder.page_size != content.block_size:
-            return 0
-        return holder.orphans.reach(content)
+            return None
+        return holder.orphans.guess(content)
+
+    def doubt(self, guess: Guess) -> None:
+        """The worker did not find what was guessed."""
+        holder = self._intake.holder
+        if holder is not None:
+            holder.orphans.doubt(guess)

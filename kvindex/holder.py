@@ -18,6 +18,7 @@ Not here: when a feed is in doubt (`feed.py`).
 
 from collections.abc import Sequence
 
+from kvindex.adoption import Adoption
 from kvindex.blocks import chain
 from kvindex.charges import Charges
 from kvindex.counters import Counters, count
@@ -28,6 +29,7 @@ from kvindex.engine_blocks import (
     may_repeat,
 )
 from kvindex.events import (
+    BlockKeys,
     BlockRemoved,
     BlockStored,
     BlockUpdated,
@@ -59,6 +61,14 @@ class Holder:
         self._counters = counters
         self._names = Names(shelf)
         self._charges = Charges(shelf, self.orphans, counters, self._names)
+        self.adoption = Adoption(
+            orphans=self.orphans,
+            names=self._names,
+            shelf=shelf,
+            page_size=page_size,
+            charges=self._charges,
+            note=self._note,
+        )
 
     def stored(self, event: BlockStored, *, complete: bool = False) -> bool:
         """Index the blocks of an event that `refusal` lets pass.
@@ -82,7 +92,7 @@ class Holder:
         if event.parent is not None:
             found = self._names.maps.find(blocks, event.parent)
             if found is None:
-                self._keep_orphans(key, event, event.parent, keys.media)
+                self._keep_orphans(key, event, event.parent, keys)
                 return True
             parent = found
         own = chain(event.token_ids, self.page_size, parent, keys.media)
@@ -117,19 +127,20 @@ class Holder:
         own: list[int],
         media: dict[int, bytes],
     ) -> None:
-        """Block by block, each with the orphans below it: the next may be one.
+        """Block by block, as each may have waited as an orphan.
 
         `own` begins with the hash of the parent.
         """
         for position, engine_hash in enumerate(event.hashes):
-            key = {0: media[position]} if position in media else {}
+            medium = {0: media[position]} if position in media else {}
             parent, block_hash = own[position : position + 2]
-            self.shelf.prepare(parent, (block_hash,), event.ids_of(position), key)
+            self.adoption.first((key_of(event), engine_hash), parent)
+            self.shelf.prepare(parent, (block_hash,), event.ids_of(position), medium)
             announced = may_repeat(event)
             if not self._note(blocks, (engine_hash,), (block_hash,), announced):
                 self._refuse(len(event.hashes) - position - 1)
                 return
-            self._adopt([(engine_hash, block_hash)])
+            self.adoption.arrived(engine_hash, block_hash)
 
     def reject(self, reason: str) -> bool:
         """Count blocks that the worker holds and the index cannot; False."""
@@ -151,12 +162,18 @@ class Holder:
         key: HolderKey,
         event: BlockStored,
         parent: EngineHash,
-        media: dict[int, bytes],
+        keys: BlockKeys,
     ) -> None:
         self.incomplete = True
         self._counters.orphans += len(event.hashes)
-        told = self._counters.orphans
-        dropped = self.orphans.add(key, event, parent, media, told)
+        dropped = self.orphans.add(
+            key,
+            event,
+            parent,
+            keys.media,
+            self._counters.orphans,
+            keys.namespace.adapter,
+        )
         self._counters.orphans_dropped += dropped
         self._charges.account()
 
@@ -172,45 +189,13 @@ class Holder:
         self._refuse(len(hashes) - noted)
         return noted
 
-    def _adopt(self, arrived: list[tuple[EngineHash, int]]) -> None:
-        """Index the orphans that descend from blocks just noted."""
-        while arrived:
-            parent_name, parent = arrived.pop()
-            for key, engine_hash, orphan in self.orphans.adopt(parent_name):
-                self._charges.account()
-                media = {0: orphan.media} if orphan.media else {}
-                own = chain(orphan.token_ids, self.page_size, parent, media)
-                self.shelf.prepare(parent, own, orphan.token_ids, media)
-                blocks = self._names.maps[key]
-                if self._note(blocks, (engine_hash,), own, False):
-                    blocks.add_copies(engine_hash, orphan.copies - 1)
-                    arrived.append((engine_hash, own[0]))
-
-    def placed(self, parent: int, block_hash: int, since: int) -> None:
-        """A request found `parent` cached, and had `block_hash` computed below it.
-
-        An orphan told after `since` may be that block: then what it waits for is
-        `parent`, and others that wait for it find their place, too.
-        """
-        found: dict[EngineHash, HolderKey] = {}
-        for head, orphan in self.orphans.heads(since):
-            media = {0: orphan.media} if orphan.media else {}
-            if chain(orphan.token_ids, self.page_size, parent, media) == [block_hash]:
-                found[head.parent] = head.key
-        if len(found) != 1:  # of several nobody knows which
-            return
-        ((name, key),) = found.items()
-        blocks = self._names.maps[key]
-        if blocks.find(name) is None and self._note(blocks, (name,), (parent,), True):
-            self._adopt([(name, parent)])
-
     def removed(self, event: BlockRemoved) -> None:
         """Drop one copy of each block; those never indexed are ignored."""
         for key in keys_of(event, self._names.maps):
             blocks = self._names.maps.get(key)
             for engine_hash in event.hashes:
                 if blocks is None or blocks.find(engine_hash) is None:
-                    self.orphans.remove(key, engine_hash)
+                    self.orphans.remove(key, engine_hash, whole=event.any_medium)
                     continue
                 self._counters.removed += 1
                 if event.any_medium:  # such engines keep one of each
@@ -241,6 +226,11 @@ class Holder:
     def miss(self) -> None:
         """A batch was missed: copies, and what orphans there are, is not known."""
         self._names.doubt()
+        self.forget_orphans()
+
+    def forget_orphans(self) -> None:
+        """Whether they are still held nobody knows."""
+        self.adoption.clear()
         self.orphans.clear()
 
     def trust(self) -> None:
@@ -273,13 +263,13 @@ class Holder:
         """Nothing is held any more; memory is given back by `tidy`, and by sweeps."""
         self._names.clear()
         self.incomplete = False
-        self.orphans.clear()
+        self.forget_orphans()
         self.shelf.clear()
 
     def retire(self) -> None:
         """The owner is gone."""
         self._names.discard()
-        self.orphans.clear()
+        self.forget_orphans()
         self.shelf.retire()
 
     def tidy(self, budget: int) -> bool:

@@ -138,10 +138,16 @@ class Intake:
             whole = holder.stored(part, complete=self.complete)
             left -= len(part.hashes)
             yield len(part.hashes)
+            yield from self.adopt()
             if not whole or self.holder is not holder:
                 holder.refuse(left)
                 self._ended = holder
                 return
+
+    def adopt(self) -> Work:
+        """Index the orphans below blocks that have arrived, in steps."""
+        while (holder := self.holder) is not None and holder.adoption.waits:
+            yield holder.adoption.work(SLICE)
 
     def _holder_for(self, event: BlockStored) -> Holder | None:
         """The holder, if this is its block size: if none was known, or after a while.

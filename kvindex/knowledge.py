@@ -2,9 +2,9 @@
 
 The index counts in full while the feed is live; blocks in doubt weigh half, those off
 the GPU `offload_weight`. History counts in full, too: for a live and complete feed only
-until events have spoken, else until it is evicted or contradicted. Where a feed began
-late, so does what a prompt has in common with orphans, and what is before that in it.
-The longest run that any of them holds is taken as held.
+until events have spoken, else until it is evicted or contradicted. The longest run that
+either holds is taken as held. What a prompt has in common with orphans of a live feed
+is a guess that weighs half, until it is contradicted: nothing is predicted by it.
 
 Not here: cost and choice.
 """
@@ -15,10 +15,18 @@ from collections.abc import Callable, Hashable, Sequence
 import msgspec
 
 from kvindex.content import Content
+from kvindex.credit import (
+    GUESS_WEIGHT,
+    NO_CREDIT,
+    OFFLOAD_WEIGHT,
+    Credit,
+    deduction,
+)
 from kvindex.events import EventBatch
 from kvindex.feed import Feed, FeedSettings
 from kvindex.history import History
 from kvindex.index import Indexes, PrefixIndex
+from kvindex.orphans import Guess
 from kvindex.owner import NOTHING_HELD, Held
 from kvindex.standing import FeedState
 from kvindex.unknown import Unknown
@@ -26,29 +34,23 @@ from kvindex.wire import vllm
 
 SPOKEN_AFTER_S = 5.0
 """Events have told of a request's blocks so long after its first token."""
-OFFLOAD_WEIGHT = 0.5
-SUSPECT_WEIGHT = 0.5
 _IN_FLIGHT = 16_384
 
 
-class Credit(msgspec.Struct, frozen=True, kw_only=True):
-    """Leading blocks of a prompt taken as held by one owner.
+class _Sent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A request that was sent: when, the blocks held then, and what was counted.
 
-    `held_blocks` by the index in any medium, `gpu_blocks` of them on GPU,
-    `suspect_blocks` of them in doubt; `history_blocks` by history alone. `blocks` is
-    the longest run of either, each block in full; `weighted` the same with less for
-    what is offloaded or in doubt, for the cost.
+    `guess` is what was guessed of it.
     """
 
-    held_blocks: int = 0
-    gpu_blocks: int = 0
-    suspect_blocks: int = 0
-    history_blocks: int = 0
-    blocks: int = 0
-    weighted: float = 0.0
+    at: float | None = None
+    held: int = 0
+    removed: int = 0
+    orphans: int = 0
+    guess: Guess | None = None
 
 
-NO_CREDIT = Credit()
+UNSENT = _Sent()
 
 
 class Knowledge:
@@ -62,10 +64,9 @@ class Knowledge:
         self.history = history
         self._clock = clock
         self._unknown = Unknown(feed, clock)
-        self._sent: OrderedDict[int, tuple[float, int, int, int]] = OrderedDict()
-        """Last block -> when it was sent, blocks held then, blocks removed until then,
-        orphans until then.
-        """
+        self._tells = False  # its cached tokens
+        self._sent: OrderedDict[int, _Sent] = OrderedDict()
+        """By the last block."""
 
     @classmethod
     def open(
@@ -109,13 +110,21 @@ class Knowledge:
         held = owner.gpu_blocks if owner and sure else len(self.history)
         return max(0, self.history.capacity_blocks - held)
 
-    def sent(self, hashes: Sequence[int]) -> None:
-        """A request with these full blocks is sent to the owner now."""
+    def sent(self, hashes: Sequence[int], content: Content | None = None) -> None:
+        """A request with these full blocks is sent to the owner now.
+
+        Its matchable `content` is there where it was looked for by ids.
+        """
         self.history.sent(hashes)
         if hashes and hashes[-1] not in self._sent:
-            held, counters = self.feed.held(hashes), self.feed.counters
-            before = counters.removed, counters.orphans
-            self._sent[hashes[-1]] = self._clock(), held, *before
+            counters = self.feed.counters
+            self._sent[hashes[-1]] = _Sent(
+                at=self._clock(),
+                held=self.feed.held(hashes),
+                removed=counters.removed,
+                orphans=counters.orphans,
+                guess=self._guess(content),
+            )
             if len(self._sent) > _IN_FLIGHT:
                 self._sent.popitem(last=False)
 
@@ -146,28 +155,36 @@ class Knowledge:
         (None: all), and the first `computed` are full at any engine (None: those).
         `answered` is False where the worker may never have computed the prompt.
         """
-        sent = self._sent.pop(hashes[-1], None) if hashes else None
-        sent_at, held, removed, orphans = sent or (None, 0, 0, 0)
+        sent = self._sent.pop(hashes[-1], UNSENT) if hashes else UNSENT
         if not answered:
             return
         if not streamed:
             self.history.spoken_for(hashes, SPOKEN_AFTER_S)
         findable = hashes[:matchable]
         full = len(findable) if computed is None else min(computed, len(findable))
-        found = max(predicted_blocks, held, delivered_blocks or 0)
-        self._expect(sent_at, full - found, told=delivered_blocks is not None)
+        found = max(predicted_blocks, sent.held, delivered_blocks or 0)
+        self._expect(sent.at, full - found, told=delivered_blocks is not None)
         if delivered_blocks is not None:
+            self._tells = True
             self._count(delivered_blocks - predicted_blocks)
             # What was evicted while it waited could not be found: events have said so.
-            evicted = self.feed.counters.removed - removed
-            held = min(held, len(findable)) - evicted
+            evicted = self.feed.counters.removed - sent.removed
+            held = min(sent.held, len(findable)) - evicted
             self.feed.compared(max(0, held), delivered_blocks)
             self.feed.confirmed(findable, delivered_blocks)
             self._unknown.found(findable, min(delivered_blocks, len(findable)))
             self.history.delivered(findable, delivered_blocks, predicted_blocks)
-            if sent is not None and 0 < delivered_blocks < len(hashes):
-                pair = hashes[delivered_blocks - 1 : delivered_blocks + 1]
-                self.feed.placed(*pair, since=orphans)
+            self._learn_of_orphans(hashes, delivered_blocks, sent)
+
+    def _learn_of_orphans(
+        self, hashes: Sequence[int], delivered_blocks: int, sent: _Sent
+    ) -> None:
+        """What a request found tells of what was guessed, and where orphans stand."""
+        if sent.guess is not None and delivered_blocks <= sent.guess.start:
+            self.feed.doubt(sent.guess)
+        if sent.at is not None and 0 < delivered_blocks < len(hashes):
+            pair = hashes[delivered_blocks - 1 : delivered_blocks + 1]
+            self.feed.placed(*pair, since=sent.orphans)
 
     def _expect(self, sent_at: float | None, new: int, *, told: bool) -> None:
         """The feed should hear of `new` blocks; `told`: the worker found none of them.
@@ -194,30 +211,38 @@ class Knowledge:
         offload_weight: float = OFFLOAD_WEIGHT,
         content: Content | None = None,
     ) -> Credit:
-        """Combine what the index says is held with history, and with orphans."""
+        """Combine what the index says is held, history, and what orphans may be."""
         feed = self.feed
         live = feed.state is FeedState.LIVE and feed.complete
         past = self.history.held(hashes, live=live)
-        if content is not None and feed.orphans:
-            past = max(past, feed.reach(content))
         blocks = max(past, held.blocks)
         if held.blocks > past:  # history may go on where the index ends
             blocks = self.history.held(hashes, live=live, start=held.blocks)
-        if not blocks:
+        guess = self._guess(content)
+        if not blocks and guess is None:
             return NO_CREDIT
         more = self._beyond(hashes, held, past)
         blocks += more.blocks
-        weighted = blocks - _deduction(more, 0, offload_weight)
+        weighted = blocks - deduction(more, 0, offload_weight)
         if held.blocks > past:
-            weighted -= _deduction(held, past, offload_weight)
+            weighted -= deduction(held, past, offload_weight)
+        guessed = max(0, guess.blocks - blocks) if guess is not None else 0
         return Credit(
             held_blocks=held.blocks,
             gpu_blocks=held.gpu_blocks,
             suspect_blocks=held.suspect_blocks,
             history_blocks=past,
             blocks=blocks,
-            weighted=weighted,
+            guessed_blocks=guessed,
+            weighted=weighted + GUESS_WEIGHT * guessed,
         )
+
+    def _guess(self, content: Content | None) -> Guess | None:
+        """What orphans have in common with a prompt, where a wrong guess would show."""
+        sure = self._tells and self.feed.state is FeedState.LIVE
+        if content is None or not sure or not self.feed.orphans:
+            return None
+        return self.feed.guess(content)
 
     def _beyond(self, hashes: Sequence[int], held: Held, past: int) -> Held:
         """What the index has from where history ends: a late feed knows no roots."""
@@ -227,17 +252,6 @@ class Knowledge:
             return NOTHING_HELD
         (more,) = index.match(hashes[past:], [owner])
         return more
-
-
-def _deduction(held: Held, start: int, offload_weight: float) -> float:
-    """What blocks from `start` on weigh less for being offloaded or in doubt."""
-    offloaded = held.blocks - max(held.gpu_blocks, start)
-    deduction = offloaded * (1 - offload_weight)
-    for position in held.suspects:
-        if position >= start:
-            weight = 1.0 if position < held.gpu_blocks else offload_weight
-            deduction += weight * (1 - SUSPECT_WEIGHT)
-    return deduction
 
 
 def credits(

@@ -1,34 +1,47 @@
 """Stored blocks whose parent is unknown: kept until it arrives, within a bound.
 
 A parent is unknown after a late join, a lost batch, or a refusal at the memory bound.
-Without it a block's own hash cannot be computed, so it is not in the index.
+Without it a block's own hash cannot be computed, so it is not in the index. What a
+prompt has in common with orphans may be guessed by its ids: see `guess`.
 """
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
 from kvindex.content import Content
 from kvindex.events import BlockStored, EngineHash
 
-ORPHAN_BYTES = 500
+ORPHAN_BYTES = 600
 """Memory of one orphan beside its ids and its media key."""
 
-HEADS = 256
+HEADS = 64
 """Of the latest runs of orphans so many are remembered by their first block."""
+
+ALIKE = 16
+"""Orphans with the same ids that are compared with a prompt."""
+STEPS = 512
+"""Orphans before those that are compared."""
 
 HolderKey = tuple[int, str, bool]
 """(group, medium, remote): which of an owner's block maps."""
+Name = tuple[HolderKey, EngineHash]
 
 
 class Orphan(msgspec.Struct):
-    """One block: its ids (u32 little-endian), its media key, and how many copies."""
+    """One block: its ids (u32 little-endian), its media key, and how many copies.
+
+    `doubtful`: what was guessed below its parent was not so.
+    """
 
     parent: EngineHash
     token_ids: bytes
     media: bytes | None
+    adapter: str | None = None
     copies: int = 1
+    doubtful: bool = False
 
     @property
     def bytes(self) -> int:
@@ -48,14 +61,26 @@ class Head(msgspec.Struct, frozen=True):
     told: int
 
 
+class Guess(msgspec.Struct, frozen=True):
+    """That `blocks` leading blocks of a prompt are held: those from `start` on by ids.
+
+    `head` is the orphan at `start`; of what is before it no event has told.
+    """
+
+    head: Name
+    start: int
+    blocks: int
+
+
 class Orphans:
     """The orphans of one owner, at most `limit_blocks`; the oldest are dropped."""
 
     def __init__(self, limit_blocks: int) -> None:
         self._limit = limit_blocks
         self.bytes = 0
-        self._blocks: OrderedDict[tuple[HolderKey, EngineHash], Orphan] = OrderedDict()
-        self._children: dict[EngineHash, set[tuple[HolderKey, EngineHash]]] = {}
+        self._blocks: OrderedDict[Name, Orphan] = OrderedDict()
+        self._children: dict[EngineHash, set[Name]] = {}
+        self._by_ids: dict[bytes, dict[Name, None]] = {}
         self._heads: deque[Head] = deque(maxlen=HEADS)
 
     def __len__(self) -> int:
@@ -68,6 +93,7 @@ class Orphans:
         parent: EngineHash,
         media: dict[int, bytes],
         told: int = 0,
+        adapter: str | None = None,
     ) -> int:
         """Keep the blocks of an event below `parent`; how many that pushed out."""
         if (key, parent) not in self._blocks:
@@ -77,54 +103,74 @@ class Orphans:
             if known is not None:
                 known.copies += 1
             else:
-                orphan = Orphan(parent, event.ids_of(position), media.get(position))
-                self._blocks[key, engine_hash] = orphan
+                ids, medium = event.ids_of(position), media.get(position)
+                orphan = Orphan(parent, ids, medium, adapter)
                 self.bytes += orphan.bytes
-                self._children.setdefault(parent, set()).add((key, engine_hash))
+                self._enter((key, engine_hash), orphan)
             parent = engine_hash
         dropped = 0
         while len(self._blocks) > self._limit:
-            name, orphan = self._blocks.popitem(last=False)
-            self._leave(orphan, name)
+            self._leave(next(iter(self._blocks)))
             dropped += 1
         return dropped
 
-    def remove(self, key: HolderKey, engine_hash: EngineHash) -> None:
-        """A copy of this block is gone; nothing if it is no orphan."""
+    def remove(
+        self, key: HolderKey, engine_hash: EngineHash, *, whole: bool = False
+    ) -> None:
+        """A copy of this block is gone, or all of them; nothing if it is no orphan."""
         orphan = self._blocks.get((key, engine_hash))
         if orphan is None:
+            self._doubt_below(engine_hash)
             return
         orphan.copies -= 1
-        if not orphan.copies:
-            del self._blocks[key, engine_hash]
-            self._leave(orphan, (key, engine_hash))
+        if whole or not orphan.copies:
+            self._leave((key, engine_hash))
+
+    def _doubt_below(self, parent: EngineHash) -> None:
+        """What is before these is not held any more."""
+        for name in self._children.get(parent, ()):
+            self._blocks[name].doubtful = True
 
     def move(self, key: HolderKey, engine_hash: EngineHash, to: HolderKey) -> None:
         """This block is in another medium now; nothing if it is no orphan."""
         orphan = self._blocks.get((key, engine_hash))
-        if orphan is None or (to, engine_hash) in self._blocks:
-            return
-        del self._blocks[key, engine_hash]
-        self._blocks[to, engine_hash] = orphan
-        siblings = self._children[orphan.parent]
-        siblings.discard((key, engine_hash))
-        siblings.add((to, engine_hash))
+        if orphan is not None and (to, engine_hash) not in self._blocks:
+            self._leave((key, engine_hash))
+            self.bytes += orphan.bytes
+            self._enter((to, engine_hash), orphan)
 
-    def _leave(self, orphan: Orphan, name: tuple[HolderKey, EngineHash]) -> None:
+    def _enter(self, name: Name, orphan: Orphan) -> None:
+        self._blocks[name] = orphan
+        self._children.setdefault(orphan.parent, set()).add(name)
+        if orphan.media is None:
+            self._by_ids.setdefault(orphan.token_ids, {})[name] = None
+
+    def _leave(self, name: Name) -> Orphan:
+        orphan = self._blocks.pop(name)
         self.bytes -= orphan.bytes
         children = self._children[orphan.parent]
         children.discard(name)
         if not children:
             del self._children[orphan.parent]
+        if orphan.media is None:
+            alike = self._by_ids[orphan.token_ids]
+            del alike[name]
+            if not alike:
+                del self._by_ids[orphan.token_ids]
+        return orphan
 
-    def adopt(
-        self, parent: EngineHash
-    ) -> Iterator[tuple[HolderKey, EngineHash, Orphan]]:
-        """Take out the children of a block that has arrived."""
-        for name in self._children.pop(parent, ()):
-            orphan = self._blocks.pop(name)
-            self.bytes -= orphan.bytes
-            yield *name, orphan
+    def adopt(self, parent: EngineHash, limit: int) -> Iterator[tuple[Name, Orphan]]:
+        """Take out children of a block that has arrived, so many at most."""
+        for name in tuple(islice(self._children.get(parent, ()), limit)):
+            yield name, self._leave(name)
+
+    def take(self, name: Name) -> Orphan | None:
+        """Take out one orphan, if it is one."""
+        return self._leave(name) if name in self._blocks else None
+
+    def has_below(self, parent: EngineHash) -> bool:
+        """Whether any wait for this parent."""
+        return parent in self._children
 
     def heads(self, since: int) -> Iterator[tuple[Head, Orphan]]:
         """The latest heads that were told after `since` and are still there."""
@@ -133,34 +179,43 @@ class Orphans:
             if head.told > since and orphan is not None:
                 yield head, orphan
 
-    def reach(self, content: Content) -> int:
-        """Leading blocks of a prompt up to where orphans in it end; 0 where none are.
+    def guess(self, content: Content) -> Guess | None:
+        """What a prompt may have in common with orphans: the run that ends last in it.
 
-        A guess: that what they stand below is what is before them in the prompt.
+        That what is before the run is held as well is the guess: the prompt has it
+        before these ids, but others may have something else.
         """
-        position, name = 0, None
-        for head, orphan in self.heads(since=-1):
-            found = content.positions.get(orphan.token_ids, 0)
-            if found > position and orphan.media is None:
-                position, name = found, (head.key, head.name)
-        while name is not None:
-            position += 1
-            name = self._child(name, content.block(position))
-        return position
-
-    def _child(
-        self, parent: tuple[HolderKey, EngineHash], token_ids: bytes
-    ) -> tuple[HolderKey, EngineHash] | None:
-        for name in self._children.get(parent[1], ()):
-            orphan = self._blocks[name]
-            alike = orphan.token_ids == token_ids and orphan.media is None
-            if alike and name[0] == parent[0]:
-                return name
+        for back, token_ids in enumerate(content.backwards):
+            position = content.count - 1 - back
+            for name in islice(self._by_ids.get(token_ids, ()), ALIKE):
+                head, start = self._head(name, content, position)
+                if start:
+                    return Guess(head, start, position + 1)
         return None
+
+    def _head(self, name: Name, content: Content, position: int) -> tuple[Name, int]:
+        """The first orphan of a run, and where it is in the prompt; 0 if it is not.
+
+        Nothing is before block 0, so no orphan is there.
+        """
+        head, least = name, max(0, position - STEPS)
+        while (orphan := self._blocks.get(name)) is not None and position >= least:
+            unlike = orphan.media is not None or orphan.adapter != content.adapter
+            if orphan.doubtful or unlike or orphan.token_ids != content.block(position):
+                return head, 0
+            head, name, position = name, (name[0], orphan.parent), position - 1
+        return head, position + 1
+
+    def doubt(self, guess: Guess) -> None:
+        """The worker did not find what was guessed: no more is guessed of that run."""
+        orphan = self._blocks.get(guess.head)
+        if orphan is not None:
+            orphan.doubtful = True
 
     def clear(self) -> None:
         """Forget all."""
         self._heads.clear()
         self._blocks.clear()
         self._children.clear()
+        self._by_ids.clear()
         self.bytes = 0

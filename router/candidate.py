@@ -13,8 +13,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One (worker, rank) a request may go to, with all a policy weighs. Tokens.
 
     `held_tokens` (by the index) and `history_tokens` are what is known of its cache,
-    `hit_tokens` what is taken as held, each block in full; `uncached_tokens` is the
-    rest of the prompt, where doubtful and offloaded blocks count as held in part only.
+    `hit_tokens` what is taken as held, each block in full; `guessed_tokens` come after
+    them. `uncached_tokens` is the rest of the prompt, where blocks that are doubtful,
+    offloaded or guessed count as held in part only.
     `inflight_tokens` are what this gateway has in flight there, `others_tokens` what
     waits there besides, by the worker's report; `full`: it has no room by that report.
     `room_tokens` are what its cache takes before it pushes something out; None where
@@ -36,6 +37,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     decode_tokens: int
     tokens_per_s: float
     last_turn: int
+    guessed_tokens: int = 0
     recent_tokens: float = 0.0
     output_tokens: int = 0
     others_tokens: int = 0

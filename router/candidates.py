@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from kvindex.knowledge import OFFLOAD_WEIGHT, Credit, credits
+from kvindex.credit import OFFLOAD_WEIGHT, Credit
+from kvindex.knowledge import credits
 from router.candidate import Candidate
 from router.request import Rendering, RouteRequest
 from router.worker import Worker
@@ -80,7 +81,7 @@ def _credit(
         knowledges,
         rendering.matchable(),
         offload_weight=offload_weight,
-        content=rendering.content(),
+        content=rendering.content,
     )
     for (place, _), credit in zip(owners, found, strict=True):
         place.credits.append(credit)
@@ -97,12 +98,13 @@ def _candidate(place: _Place, request: RouteRequest, output_tokens: int) -> Cand
     ledger = worker.ledger(rank)
     prompt_tokens, size = _size(place.rendering, request)
     reports = [r for each in place.ranks if (r := worker.report(each)) is not None]
-    held = history = blocks = 0
+    held = history = blocks = guessed = 0
     weighted = 0.0
     for credit in place.credits:
         held += credit.held_blocks
         history += credit.history_blocks
         blocks += credit.blocks
+        guessed += credit.guessed_blocks
         weighted += credit.weighted
     return Candidate(
         worker=worker,
@@ -112,6 +114,7 @@ def _candidate(place: _Place, request: RouteRequest, output_tokens: int) -> Cand
         held_tokens=held // count * size,
         history_tokens=history // count * size,
         hit_tokens=blocks // count * size,
+        guessed_tokens=guessed // count * size,
         uncached_tokens=prompt_tokens - int(weighted / count * size),
         inflight_tokens=ledger.uncached_tokens // count,
         inflight_requests=ledger.requests,

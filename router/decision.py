@@ -151,7 +151,9 @@ class Decision:
             return
         if self._prefill is not None:
             self.worker.pulse.owe()
-        if self.memory is not None and self.rendering:
+        if isinstance(self.memory, Knowledge) and self.rendering:
+            self.memory.sent(self.rendering.hashes, self.rendering.content)
+        elif self.memory is not None and self.rendering:
             self.memory.sent(self.rendering.hashes)
 
     def answered(self, status: int, retry_after_s: float | None = None) -> None:

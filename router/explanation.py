@@ -40,6 +40,7 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     offloaded_tokens: int
     suspect_tokens: int
     history_tokens: int
+    guessed_tokens: int
     hit_tokens: int
     uncached_tokens: int
     inflight_tokens: int
@@ -195,6 +196,7 @@ def _explained(candidate: Candidate) -> ExplainedCandidate:
         offloaded_tokens=offloaded,
         suspect_tokens=suspect,
         history_tokens=candidate.history_tokens,
+        guessed_tokens=candidate.guessed_tokens,
         hit_tokens=candidate.hit_tokens,
         uncached_tokens=candidate.uncached_tokens,
         inflight_tokens=candidate.inflight_tokens,

@@ -32,7 +32,7 @@ class KvCacheAware(Policy):
     def choose(self, request: RouteRequest, candidates: Sequence[Candidate]) -> int:
         """The candidate of least `cost_s`, but for copies and sessions."""
         best = least(candidates, by_cost)
-        if request.session and not any(c.hit_tokens for c in candidates):
+        if request.session and not any(map(_knows, candidates)):
             return _at_home(request.session, candidates, best)
         wait = _wait(candidates, best)
         if wait is None:
@@ -57,9 +57,13 @@ class KvCacheAware(Policy):
         """Why it is the cheapest, or why not."""
         if chosen == least(candidates, by_cost):
             return self.reason
-        if request.session and not any(c.hit_tokens for c in candidates):
+        if request.session and not any(map(_knows, candidates)):
             return "its session's home, as none of it is held anywhere"
         return "one more copy of a prefix that crowds its worker"
+
+
+def _knows(candidate: Candidate) -> int:
+    return candidate.hit_tokens or candidate.guessed_tokens
 
 
 def _at_home(session: str, candidates: Sequence[Candidate], best: int) -> int:

@@ -134,8 +134,17 @@ class WorkerPool(States):
             for rank in worker.ranks
         }
 
-    def has_orphans(self, model: str | None) -> bool:
-        """Whether workers for that model hold blocks that ids may find a place for."""
+    def guessable(self, model: str | None, namespace: Namespace) -> Namespace | None:
+        """The namespace, if ids may tell what workers for that model hold of it.
+
+        That is: they have orphans. A salt comes with block 0, so of orphans it is not
+        known, and they are nobody's guess who has one.
+        """
+        if namespace.salt is not None:
+            return None
+        return namespace if self._has_orphans(model) else None
+
+    def _has_orphans(self, model: str | None) -> bool:
         return any(
             knowledge.feed.orphans
             for worker in self._listing(model)

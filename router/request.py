@@ -24,7 +24,7 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
     `hashes` are the chained hashes of its full blocks (`kvindex.blocks.chain`), from
     block 0; `token_count` counts the whole prompt, its last partial block included.
     `estimated` marks pseudo blocks cut from raw content: `token_count` is a guess.
-    `token_ids` (u32 little-endian) are there only where a worker has orphans.
+    The `content` of its matchable blocks is there only where a worker has orphans.
     """
 
     profile: str
@@ -32,18 +32,12 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
     hashes: Sequence[int]
     token_count: int
     estimated: bool = False
-    token_ids: bytes = b""
+    content: Content | None = None
 
     def matchable(self) -> Sequence[int]:
         """The hashes a worker can find cached: never the whole prompt."""
         limit = matchable_blocks(self.token_count, self.block_size)
         return self.hashes if len(self.hashes) <= limit else self.hashes[:limit]
-
-    def content(self) -> Content | None:
-        """The blocks a worker can find cached by their ids, where these are there."""
-        if not self.token_ids:
-            return None
-        return Content(self.token_ids, self.block_size, len(self.matchable()))
 
 
 class Forwardable(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,9 @@ Pure and synchronous: no connections, no waiting; clock and chance are passed in
 import time
 from collections.abc import Callable, Sequence
 
+from kvindex.credit import OFFLOAD_WEIGHT
 from kvindex.history import History
-from kvindex.knowledge import OFFLOAD_WEIGHT, Knowledge
+from kvindex.knowledge import Knowledge
 from router.candidate import Candidate
 from router.candidates import weigh
 from router.decision import Decision

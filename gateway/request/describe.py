@@ -177,7 +177,7 @@ class Describer:
             root=namespace.root(),
             forward=forward,
             ready=ready,
-            keep_ids=self._pool.has_orphans(peeked.model),
+            guess_in=self._pool.guessable(peeked.model, namespace),
         )
         return await self._render_pool.run(work, len(body))
 

@@ -10,7 +10,8 @@ from typing import Literal
 import msgspec
 
 from gateway.request.splice import Edit, encoded, place
-from kvindex.blocks import chain
+from kvindex.blocks import Namespace, chain, matchable_blocks
+from kvindex.content import Content
 from render import Rendered, Renderer, Unrenderable
 from render.body import read_object
 from render.shape import never_for, shape_of
@@ -68,17 +69,17 @@ def render(
     root: int,
     forward: Collection[str] = (),
     ready: Ready = NOTHING_READY,
-    keep_ids: bool = False,
+    guess_in: Namespace | None = None,
 ) -> Prompt:
     """Render a body by each profile; blocks for each (profile, block size) in `keys`.
 
     Ids of a chat are made ready for the profiles in `forward`; prompts that are `ready`
-    are not rendered again. `keep_ids`: the blocks have theirs. Raises Unrenderable
+    are not rendered again. Blocks keep their ids to `guess_in`. Raises Unrenderable
     where no profile renders it.
     """
     given = read_object(body) if forward and kind == "chat" else None
     sizes = {of: [size for one, size in keys if one == of] for of, _ in keys}
-    cut = partial(in_blocks, root=root, keep_ids=keep_ids)
+    cut = partial(in_blocks, root=root, guess_in=guess_in)
     prompts = {
         profile: cut(rendered, sizes.get(profile, ()), profile=profile)
         for profile, rendered in ready.items()
@@ -152,7 +153,7 @@ def in_blocks(
     *,
     profile: str,
     extra_keys: ExtraKeys = lambda size: None,
-    keep_ids: bool = False,
+    guess_in: Namespace | None = None,
 ) -> Prompt:
     """Prompts of one profile, of which there is one at least, cut into blocks.
 
@@ -166,11 +167,16 @@ def in_blocks(
             block_size=size,
             hashes=chain(longest.token_ids, size, root, extra_keys(size)),
             token_count=len(longest),
-            token_ids=longest.token_ids if keep_ids else b"",
+            content=None if guess_in is None else _content(longest, size, guess_in),
         )
         for size in sizes
     }
     return Prompt(rendered=longest, blocks=blocks, count=len(prompts))
+
+
+def _content(rendered: Rendered, size: int, of: Namespace) -> Content:
+    count = matchable_blocks(len(rendered), size)
+    return Content(rendered.token_ids, size, count, of.adapter)
 
 
 def _prompts(

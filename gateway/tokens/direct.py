@@ -98,7 +98,8 @@ class DirectCalls:
         namespace = self._namespace(call, peeked)
         keys = self._pool.rendering_keys(peeked.model)
         try:
-            work = lambda: _in_blocks(call, keys, namespace.root())  # noqa: E731
+            guess_in = self._pool.guessable(peeked.model, namespace)
+            work = lambda: _in_blocks(call, keys, namespace, guess_in)  # noqa: E731
             prompt = await self._done(work)
         except NotRendered as reason:
             route = self._describer.unrendered(len(body), peeked, reason.reason)
@@ -153,8 +154,14 @@ def _read(path: str, body: Body) -> Call | Unreadable:
         return unreadable
 
 
-def _in_blocks(call: Call, keys: Iterable[tuple[str, int]], root: int) -> Prompt:
+def _in_blocks(
+    call: Call,
+    keys: Iterable[tuple[str, int]],
+    namespace: Namespace,
+    guess_in: Namespace | None,
+) -> Prompt:
     """The prompts as each profile's workers cut them; raises Unrenderable."""
+    root = namespace.root()
     blocks: dict[tuple[str, int], Rendering] = {}
     prompt: Prompt | None = None
     tokens = max(len(ids) for ids in call.prompts) // ID_BYTES
@@ -166,6 +173,7 @@ def _in_blocks(call: Call, keys: Iterable[tuple[str, int]], root: int) -> Prompt
                 root,
                 profile=profile,
                 extra_keys=lambda size: extra_keys(call.media, size, tokens),
+                guess_in=None if call.media else guess_in,
             )
             blocks |= prompt.blocks
     except ValueError as error:

@@ -2,9 +2,10 @@
 
 import pytest
 
+from kvindex.credit import Credit
 from kvindex.feed import FeedSettings
 from kvindex.index import Indexes
-from kvindex.knowledge import Credit, Knowledge, credits
+from kvindex.knowledge import Knowledge, credits
 from tests.kvindex.engine import CLEARED, MODEL, Clock, own, payload, removed, stored
 
 

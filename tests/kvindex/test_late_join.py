@@ -15,6 +15,11 @@ OTHERS = stored(11, 12, parent=2)
 """A chat below it, which another gateway sent."""
 
 
+def contents(*blocks: int, size: int = 16, adapter: str | None = None) -> Content:
+    """A prompt of such blocks by its ids."""
+    return Content(ids_of(*blocks, size=size), size, len(blocks), adapter)
+
+
 class Late:
     """Such a feed, and requests that find blocks 1 and 2 cached."""
 
@@ -31,18 +36,24 @@ class Late:
     def ask(self, *blocks: int, found: int, events: tuple[BlockStored, ...]) -> None:
         """Send a prompt of which `found` blocks are cached; what events come of it."""
         hashes = own(*blocks)
-        self.worker.sent(hashes)
+        self.worker.sent(hashes, contents(*blocks))
         self.hear(*events)
         self.worker.ended(
             hashes, streamed=True, delivered_blocks=found, predicted_blocks=0
         )
 
-    def guessed(self, *blocks: int, size: int = 16) -> int:
-        """The same where the prompt's ids are at hand."""
-        content = Content(ids_of(*blocks, size=size), size, len(blocks))
+    def later(self) -> None:
+        """Some seconds later all events are there."""
+        self.world.clock.now += 3.0
+        self.worker.feed.tick()
+
+    def guessed(self, *blocks: int, size: int = 16, adapter: str | None = None) -> int:
+        """Where in this prompt ends what is guessed by its ids; nothing is held."""
+        content = contents(*blocks, size=size, adapter=adapter)
         found = credits([self.worker], own(*blocks, size=size), content=content)[0]
         assert found.held_blocks == 0  # the index claims nothing
-        return found.blocks
+        assert found.weighted == found.blocks + found.guessed_blocks / 2
+        return found.guessed_blocks and found.blocks + found.guessed_blocks
 
     def known(self, *blocks: int) -> int:
         """The leading blocks of this prompt that are taken as held."""
@@ -51,9 +62,12 @@ class Late:
 
 @pytest.fixture
 def late() -> Late:
-    """It has heard of the other gateway's chat."""
+    """It has heard of the other gateway's chat; its worker tells its cached tokens."""
     late = Late()
     late.hear(OTHERS)
+    late.worker.ended(
+        own(7), streamed=True, delivered_blocks=0, predicted_blocks=0, matchable=0
+    )
     return late
 
 
@@ -61,6 +75,8 @@ def test_a_request_of_ones_own_places_what_others_sent(late: Late) -> None:
     """One request below the same blocks tells by which name the worker knows them."""
     assert late.known(1, 2, 11, 12, 13) == 0
     late.ask(1, 2, 21, 22, found=2, events=(stored(21, 22, parent=2),))
+    assert late.known(1, 2, 11, 12, 13) == 2  # as its own request says
+    late.later()
     assert late.known(1, 2, 11, 12, 13) == 4
     assert late.known(1, 2, 21, 22, 23) == 4
     late.hear(stored(13, parent=12), stored(31, parent=2))  # and what comes later
@@ -72,6 +88,7 @@ def test_a_request_of_ones_own_places_what_others_sent(late: Late) -> None:
 def test_what_is_evicted_is_not_held(late: Late) -> None:
     """Placed blocks have their names, by which they go."""
     late.ask(1, 2, 21, found=2, events=(stored(21, parent=2),))
+    late.later()
     late.hear(removed(12))  # type: ignore[arg-type]
     assert late.known(1, 2, 11, 12, 13) == 3
     late.hear(removed(11), removed(21), removed(2))  # type: ignore[arg-type]
@@ -84,22 +101,53 @@ def test_what_is_evicted_is_not_held(late: Late) -> None:
 
 def test_the_same_text_below_another_prompt_is_no_proof(late: Late) -> None:
     """Two at a time that are alike tell nothing; nor does one of before."""
-    both = stored(21, parent=2), stored(21, names=(921,), parent=902)
-    late.ask(1, 2, 21, found=2, events=both)
+    late.ask(1, 2, 21, found=2, events=(stored(21, names=(921,), parent=902),))
+    late.hear(stored(21, parent=2))  # its own, a moment after its end
+    late.later()
     assert late.known(1, 2, 11, 12) == 2
     late.ask(1, 2, 11, found=2, events=())
+    late.later()
     assert late.known(1, 2, 11, 12, 13) == 3
+
+
+def test_what_is_indexed_needs_no_place(late: Late) -> None:
+    """Its own block is where its parent is: an orphan that is alike is another's."""
+    late.hear(stored(1, 2))
+    assert late.known(1, 2, 11, 12, 13) == 4
+    others = stored(21, names=(921,), parent=902), stored(22, names=(922,), parent=921)
+    late.ask(1, 2, 21, found=2, events=(stored(21, parent=2), *others))
+    late.later()
+    late.hear(stored(99, parent=902))
+    assert late.known(1, 2, 21, 22) == 3
+    assert late.known(1, 2, 99) == 2
 
 
 @pytest.mark.parametrize("found", [0, 1, 3])
 def test_other_cached_tokens_than_the_events_tell_of(late: Late, found: int) -> None:
     """Then the blocks are others, and nothing is placed."""
     late.ask(1, 2, 21, found=found, events=(stored(21, parent=2),))
+    late.later()
     assert late.known(1, 2, 11, 12, 13) == 2
 
 
+def test_many_that_wait_for_one_place_are_indexed_in_slices(late: Late) -> None:
+    """Thousands take long: never all at once."""
+    count = 3_000
+    for first in range(1_000, 1_000 + count, 500):
+        late.hear(*(stored(each, parent=2) for each in range(first, first + 500)))
+    late.worker.feed.sliced = True
+    late.hear(stored(2, parent=1), stored(1))
+    owner = late.worker.feed.owner
+    assert owner is not None
+    most = before = 0
+    while late.worker.feed.work(1):
+        most, before = max(most, owner.blocks - before), owner.blocks
+    assert owner.blocks == count + 4
+    assert most <= 513
+
+
 def test_a_prompt_that_goes_on_with_what_others_sent(late: Late) -> None:
-    """Its ids are below its own beginning: that is taken as held with them."""
+    """Its ids are below its own beginning: that is guessed to be held with them."""
     assert late.guessed(1, 2, 11, 12, 13) == 4
     assert late.guessed(1, 2, 11, 99, 98) == 3
     assert late.guessed(1, 2, 99, 98) == 0
@@ -108,28 +156,68 @@ def test_a_prompt_that_goes_on_with_what_others_sent(late: Late) -> None:
     assert late.guessed(41, 50, 51, 52) == 3
 
 
-def test_what_a_prompt_begins_with_has_nothing_before_it(late: Late) -> None:
-    """Such blocks are no orphans: these are others."""
-    assert late.guessed(11, 12, 13) == 0
+def test_what_differs_before_is_another_prompt(late: Late) -> None:
+    """All of a run is compared, up to where nobody knows what was before."""
+    assert late.guessed(1, 2, 10, 12, 13) == 0
+    assert late.guessed(11, 12, 13) == 0  # nothing is before block 0, so no orphan is
+    assert late.guessed(12, 13) == 0
 
 
-def test_ids_that_a_prompt_repeats(late: Late) -> None:
-    """Nobody knows which of them they are."""
-    assert late.guessed(1, 11, 12, 11, 12, 13) == 0
-    assert late.guessed(1, 11, 12, 5, 12) == 3
+def test_a_guess_that_was_wrong_is_not_made_again(late: Late) -> None:
+    """One request pays; what it computes there is then known without a guess."""
+    document = 5, 6, 11, 12, 13
+    assert late.guessed(*document) == 4
+    late.ask(*document, found=0, events=())
+    assert late.guessed(8, 9, 11, 12, 13) == 0
+    assert late.guessed(1, 2, 11, 12, 13) == 0
+    late.hear(stored(11, names=(911,), parent=902))  # another copy, another guess
+    assert late.guessed(8, 9, 11, 12, 13) == 3
+
+
+def test_a_guess_that_was_right_stays(late: Late) -> None:
+    """And so does what others send below it later."""
+    late.ask(1, 2, 11, 12, 13, found=4, events=(stored(13, parent=12),))
+    assert late.known(1, 2, 11, 12, 13, 14) == 5
+    late.hear(stored(14, parent=13))
+    assert late.guessed(1, 2, 11, 12, 13, 14, 15) == 6
+
+
+def test_where_a_wrong_guess_would_not_show(late: Late) -> None:
+    """None is made: of a worker that tells no cached tokens, or of a doubtful feed."""
+    silent = Late()
+    silent.hear(OTHERS)
+    assert silent.guessed(1, 2, 11, 12, 13) == 0
+    late.worker.feed.disconnected("lost")
+    assert late.guessed(1, 2, 11, 12, 13) == 0
+
+
+def test_orphans_of_a_feed_that_stays_lost_are_forgotten(late: Late) -> None:
+    """As what is indexed is: after the time that doubt may last."""
+    late.worker.feed.disconnected("lost")
+    late.world.clock.now += late.worker.feed.settings.suspect_ttl_s + 1
+    late.worker.feed.tick()
+    assert late.worker.feed.orphans == 0
 
 
 def test_what_is_gone_or_of_another_size(late: Late) -> None:
     """It is nobody's end."""
     late.hear(removed(12))  # type: ignore[arg-type]
     assert late.guessed(1, 2, 11, 12, 13) == 3
-    late.hear(removed(11))  # type: ignore[arg-type]
-    assert late.guessed(1, 2, 11, 12, 13) == 0
     assert late.guessed(1, 2, 11, 12, size=32) == 0
+    late.hear(removed(2))  # type: ignore[arg-type]
+    assert late.guessed(1, 2, 11, 12, 13) == 0
+
+
+def test_adapters_are_kept_apart(late: Late) -> None:
+    """The event says whose it is."""
+    late.hear(stored(61, parent=60, adapter="sql"))
+    assert late.guessed(1, 60, 61, 62) == 0
+    assert late.guessed(1, 60, 61, 62, adapter="sql") == 3
+    assert late.guessed(1, 2, 11, 12, 13, adapter="sql") == 0
 
 
 def test_media_are_not_in_the_ids(late: Late) -> None:
-    """What has them is never guessed by the ids."""
+    """What has them, or is below them, is never guessed by the ids."""
     picture = ("picture", 0)
     late.hear(stored(61, 62, parent=60, extra_keys=((picture,), None)))
     late.hear(stored(71, 72, parent=70, extra_keys=(None, (picture,))))
@@ -144,9 +232,8 @@ def test_of_a_very_long_prompt_the_end_counts(late: Late) -> None:
     assert late.guessed(1, 11, 12, *rest) == 0
 
 
-def test_what_was_guessed_goes_on(late: Late) -> None:
-    """What others send below it later is at its end still."""
-    late.ask(1, 2, 11, 12, 13, found=4, events=(stored(13, parent=12),))
-    assert late.known(1, 2, 11, 12, 13, 14) == 5
-    late.hear(stored(14, parent=13))
-    assert late.guessed(1, 2, 11, 12, 13, 14, 15) == 6
+def test_a_chat_that_grows_for_long(late: Late) -> None:
+    """Its first orphans are far before what is looked at: its last are enough."""
+    late.hear(stored(*range(1000, 1000 + 3 * LIMIT), parent=12))
+    prompt = 1, 2, 11, 12, *range(1000, 1000 + 3 * LIMIT), 9
+    assert late.guessed(*prompt) == len(prompt) - 1

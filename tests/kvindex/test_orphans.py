@@ -1,7 +1,8 @@
 """Orphans: kept by parent, counted, bounded."""
 
+from kvindex.content import Content
 from kvindex.orphans import Orphans
-from tests.kvindex.engine import stored
+from tests.kvindex.engine import ids_of, stored
 
 KEY = (0, "GPU", False)
 CPU = (0, "CPU", False)
@@ -14,8 +15,8 @@ def test_siblings_share_a_parent() -> None:
         assert orphans.add(KEY, stored(block, parent=1), 1, {}) == 0
     orphans.remove(KEY, 2)
     orphans.remove(KEY, 2)
-    assert [(key, name) for key, name, _ in orphans.adopt(1)] == [(KEY, 3)]
-    assert list(orphans.adopt(1)) == []
+    assert [name for name, _ in orphans.adopt(1, 9)] == [(KEY, 3)]
+    assert list(orphans.adopt(1, 9)) == []
     assert len(orphans) == 0
 
 
@@ -28,7 +29,7 @@ def test_media_are_kept_apart() -> None:
     orphans.remove(KEY, 2)
     orphans.add(CPU, stored(2, parent=1), 1, {})
     orphans.remove(CPU, 2)
-    ((key, name, orphan),) = orphans.adopt(1)
+    (((key, name), orphan),) = orphans.adopt(1, 9)
     assert (key, name, orphan.copies, orphan.media) == (CPU, 2, 2, None)
 
 
@@ -36,7 +37,33 @@ def test_the_oldest_are_dropped() -> None:
     """And are no longer found below their parent."""
     orphans = Orphans(3)
     assert orphans.add(KEY, stored(2, 3, 4, 5, parent=1), 1, {}) == 1
-    assert list(orphans.adopt(1)) == []
-    assert [name for _, name, _ in orphans.adopt(2)] == [3]
+    assert list(orphans.adopt(1, 9)) == []
+    assert [name for (_, name), _ in orphans.adopt(2, 9)] == [3]
     orphans.clear()
     assert len(orphans) == 0
+
+
+def test_copies_of_engines_that_keep_one() -> None:
+    """Such an engine's removal takes all of them; another's takes one."""
+    orphans = Orphans(10)
+    for _ in range(3):
+        orphans.add(KEY, stored(2, parent=1), 1, {})
+    orphans.remove(KEY, 2)
+    assert len(orphans) == 1
+    orphans.remove(KEY, 2, whole=True)
+    assert len(orphans) == 0
+
+
+def test_what_moves_is_found_where_it_is() -> None:
+    """By its ids, in its other medium."""
+    orphans = Orphans(10)
+    orphans.add(KEY, stored(2, 3, parent=1), 1, {})
+    orphans.move(KEY, 3, CPU)
+    content = Content(ids_of(7, 1, 2, 3, 4), 16, 5)
+    guess = orphans.guess(content)
+    assert guess is not None
+    assert (guess.blocks, guess.head) == (4, (CPU, 3))
+    orphans.remove(CPU, 3)
+    guess = orphans.guess(content)
+    assert guess is not None
+    assert (guess.start, guess.blocks) == (2, 3)

@@ -12,7 +12,7 @@ from kvindex.feed import FeedSettings
 from kvindex.standing import FeedState
 from simworker.server import SimWorker
 from tests.gateway.fed import TURN, feeds, held, options, sim, states, told, turn
-from tests.running import Answer, Running, StartGateway, StartWorker, until
+from tests.running import MODEL, Answer, Running, StartGateway, StartWorker, until
 
 
 @pytest.fixture
@@ -87,7 +87,8 @@ async def test_a_late_gateway_without_replay(
 ) -> None:
     """It finds a chat by what another gateway sent of it since, though by no event.
 
-    The prompt of the next turn tells what those blocks are below.
+    The prompt of the next turn tells what those blocks are below; a guess, by which
+    nothing is predicted.
     """
     fields = {"min_tokens": 64, "max_tokens": 64}
     workers = [await start_worker(options()) for _ in range(3)]
@@ -95,15 +96,24 @@ async def test_a_late_gateway_without_replay(
     first = await early.chat(TURN, **fields)
     late = await start_gateway(*workers)
     await until(lambda: all("live" in states(late, worker) for worker in workers))
+    for number in (*range(4, 10), *range(4, 10)):  # so that all tell what they find
+        await late.chat(turn(number))
     so_far = [*TURN, _said(first), *turn(2)]
     second = await early.chat(so_far, **fields)
     assert second.worker == first.worker
     (worker,) = (worker for worker in workers if worker.url == second.worker)
     await until(lambda: feeds(late, worker)[0].orphans > 0)
-    third = await late.chat([*so_far, _said(second), *turn(3)])
+    so_far += [_said(second), *turn(3)]
+    asked = {"model": MODEL, "messages": so_far}
+    explained = await late.post("/gateway/explain", asked)
+    guessed = {told["url"]: told["guessed_tokens"] for told in explained["workers"]}
+    assert [url for url, tokens in guessed.items() if tokens > 30 * 16] == [worker.url]
+    before = await late.hits()
+    third = await late.chat(so_far)
     assert third.worker == second.worker
+    assert third.cached == guessed[worker.url] > 30 * 16
     predicted, delivered = await late.hits()
-    assert predicted == delivered > 30 * 16
+    assert (predicted - before[0], delivered - before[1]) == (0, third.cached)
 
 
 @pytest.mark.usefixtures("impatient")

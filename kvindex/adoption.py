@@ -1,0 +1,113 @@
+"""Orphans whose place is known: they get their own hashes, and go to the index.
+
+In slices, as thousands may wait for one block. Not here: which orphans there are
+(`orphans.py`).
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from kvindex.blocks import chain
+from kvindex.charges import Charges
+from kvindex.engine_blocks import EngineBlocks
+from kvindex.events import EngineHash
+from kvindex.names import Names
+from kvindex.orphans import HolderKey, Name, Orphan, Orphans
+from kvindex.shelf import Shelf
+
+
+class Note(Protocol):
+    """Stores a run of blocks; how many of it the bound let in."""
+
+    def __call__(
+        self,
+        blocks: EngineBlocks,
+        hashes: Sequence[EngineHash],
+        own: Sequence[int],
+        announced: bool,
+    ) -> int: ...
+
+
+class Adoption:
+    """That of one owner's orphans; `page_size` as in its `Holder`."""
+
+    def __init__(
+        self,
+        *,
+        orphans: Orphans,
+        names: Names,
+        shelf: Shelf,
+        page_size: int,
+        charges: Charges,
+        note: Note,
+    ) -> None:
+        self._orphans = orphans
+        self._names = names
+        self._shelf = shelf
+        self._page_size = page_size
+        self._charges = charges
+        self._note = note
+        self._arrived: list[tuple[EngineHash, int]] = []
+
+    @property
+    def waits(self) -> bool:
+        """Whether blocks have arrived whose orphans are to be adopted still."""
+        return bool(self._arrived)
+
+    def arrived(self, engine_hash: EngineHash, own: int) -> None:
+        """The name of a block is known: so is the place of the orphans below it."""
+        self._arrived.append((engine_hash, own))
+
+    def work(self, budget: int) -> int:
+        """Index orphans below what has arrived; how many, about `budget`."""
+        adopted = 0
+        while self._arrived and adopted < budget:
+            parent_name, parent = self._arrived.pop()
+            for name, orphan in self._orphans.adopt(parent_name, budget - adopted):
+                adopted += 1
+                self._adopt(name, orphan, parent)
+            if self._orphans.has_below(parent_name):
+                self._arrived.append((parent_name, parent))
+        return adopted
+
+    def first(self, name: Name, parent: int) -> None:
+        """A block is stored below `parent`: if it waited, that was one copy of it."""
+        if (orphan := self._orphans.take(name)) is not None:
+            self._adopt(name, orphan, parent)
+
+    def _adopt(self, name: Name, orphan: Orphan, parent: int) -> None:
+        self._charges.account()
+        media = {0: orphan.media} if orphan.media else {}
+        own = chain(orphan.token_ids, self._page_size, parent, media)
+        self._shelf.prepare(parent, own, orphan.token_ids, media)
+        key, engine_hash = name
+        blocks = self._names.maps[key]
+        if self._note(blocks, (engine_hash,), own, False):
+            blocks.add_copies(engine_hash, orphan.copies - 1)
+            self.arrived(engine_hash, own[0])
+
+    def place(self, parent: int, block_hash: int, since: int) -> None:
+        """A request found `parent` cached, and had `block_hash` computed below it.
+
+        An orphan told after `since` may be that block: then what it waits for is
+        `parent`, and others that wait for it find their place, too. Where the block is
+        indexed already, or would have been as its parent is, the orphan is another's.
+        """
+        index, owner = self._shelf.index, self._shelf.owner
+        if index.holds(owner, parent) or index.holds(owner, block_hash):
+            return
+        found: dict[EngineHash, HolderKey] = {}
+        for head, orphan in self._orphans.heads(since):
+            media = {0: orphan.media} if orphan.media else {}
+            if chain(orphan.token_ids, self._page_size, parent, media) == [block_hash]:
+                found[head.parent] = head.key
+        if len(found) != 1:  # of several nobody knows which
+            return
+        ((name, key),) = found.items()
+        blocks = self._names.maps[key]
+        if blocks.find(name) is None and self._note(blocks, (name,), (parent,), True):
+            self.arrived(name, parent)
+
+    def clear(self) -> None:
+        """What has arrived is gone again."""
+        self._arrived.clear()
