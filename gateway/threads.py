@@ -21,7 +21,10 @@ class Late(Exception):
 
 
 class Threads:
-    """Runs work in threads; at most `queue` of it, each for at most `deadline` s."""
+    """Runs work in threads; at most `queue` of it, each for at most `deadline` s.
+
+    What has begun has a place besides these.
+    """
 
     def __init__(self, *, threads: int, queue: int, deadline: float) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="render")
@@ -30,9 +33,13 @@ class Threads:
         self._outstanding = 0
         self._lock = threading.Lock()
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns or raises; raises QueueFull and Late."""
-        if self._outstanding >= self._limit:
+    async def run(self, work: Callable[[], T], *, begun: bool = False) -> T:
+        """What `work` returns or raises; raises QueueFull and Late.
+
+        `begun`: it is a part of what was taken on already, one part at a time. It waits
+        for its turn, and neither is raised.
+        """
+        if not begun and self._outstanding >= self._limit:
             raise QueueFull
         self._count(+1)
         # Late work goes on in its thread and counts until it ends: a queue of
@@ -40,13 +47,13 @@ class Threads:
         running = self._executor.submit(work)
         running.add_done_callback(lambda _: self._count(-1))
         try:
-            return await self._result(running)
+            return await self._result(running, None if begun else self._deadline)
         finally:
             del running  # as in `_result`
 
-    async def _result(self, running: Future[T]) -> T:
+    async def _result(self, running: Future[T], deadline: float | None) -> T:
         try:
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout(deadline):
                 return await asyncio.wrap_future(running)
         except TimeoutError:
             # On a busy machine the loop may be later than the work: it counts.

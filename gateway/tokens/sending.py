@@ -21,7 +21,7 @@ from gateway.tokens.following import follow
 from gateway.tokens.generated import decoded
 from gateway.tokens.generation import Generation
 from gateway.tokens.responses import ResponsesWriter
-from gateway.tokens.translation import Translation, in_thread, is_quick
+from gateway.tokens.translation import Translation, is_quick
 from gateway.tokens.writer import Setting, Writer
 from gateway.upstreams.origin import Origin
 from gateway.upstreams.upstream import UpstreamRequest, Upstreams
@@ -173,7 +173,7 @@ class TokensSender:
             sizes.append(len(events))
             if is_quick(events, collected.kept):
                 return collected.feed(events)
-            return await in_thread(self._threads, lambda: collected.feed(events))
+            return await self._threads.run(lambda: collected.feed(events), begun=True)
 
         await follow(response, take, lambda: self._aborts.tell(asking, prompt))
         return collected.response()
@@ -186,7 +186,7 @@ class TokensSender:
 
         if size <= SMALL:
             return write()
-        return await in_thread(self._threads, write)
+        return await self._threads.run(write, begun=True)
 
 
 class _Refused(Exception):

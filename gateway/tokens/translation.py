@@ -5,13 +5,11 @@ It takes the place of the worker's answer: the relay pulls and pauses it as any 
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TypeVar
 
 from gateway.errors import GatewayError, InternalError, MalformedAnswer
 from gateway.metrics.registry import ServerMetrics
 from gateway.request.sse import data_of, event
-from gateway.threads import Late, QueueFull, Threads
+from gateway.threads import Threads
 from gateway.tokens.asking import AT_ONCE, Aborts, Asking
 from gateway.tokens.following import follow
 from gateway.tokens.generated import read_chunk
@@ -19,7 +17,6 @@ from gateway.tokens.writer import DONE, Writer
 from gateway.upstreams.upstream_response import UpstreamResponse
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 ON_THE_LOOP = 16 * 1024
 """Bytes of events that are turned into text on the event loop; more, in a thread."""
@@ -63,6 +60,7 @@ class Translation:
         self._metrics = metrics
         self._sources = {first}
         self._broken = False
+        self._writing = asyncio.Lock()  # the writer is no matter for two threads
         self._going = asyncio.Event()
         self._going.set()
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -145,14 +143,19 @@ class Translation:
 
     async def _pass(self, prompt: int, events: bytes) -> bool:
         """Send what whole events say; True where no more is to be generated."""
-        if is_quick(events, self._writer.kept):
-            out = self._answered(prompt, events)
-        else:
-            out = await in_thread(self._threads, lambda: self._answered(prompt, events))
+        async with self._writing:
+            out = await self._written(prompt, events)
         if out:
             await self._going.wait()
             self.response.push([out])
         return not self._asking.stops and self._writer.ended(prompt)
+
+    async def _written(self, prompt: int, events: bytes) -> bytes:
+        if is_quick(events, self._writer.kept):
+            return self._answered(prompt, events)
+        return await self._threads.run(
+            lambda: self._answered(prompt, events), begun=True
+        )
 
     def _answered(self, prompt: int, events: bytes) -> bytes:
         out = bytearray()
@@ -186,13 +189,3 @@ class Translation:
 def is_quick(events: bytes, kept: int) -> bool:
     """Whether the event loop may read these, with so many ids kept back."""
     return len(events) <= ON_THE_LOOP and kept <= KEPT_ON_THE_LOOP
-
-
-async def in_thread(threads: Threads, work: Callable[[], T]) -> T:
-    """What long work brings, done in a thread; raises GatewayError."""
-    try:
-        return await threads.run(work)
-    except QueueFull:
-        raise InternalError("too many answers wait to be made") from None
-    except Late:
-        raise InternalError("an answer was not made in time") from None
