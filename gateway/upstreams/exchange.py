@@ -42,7 +42,8 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     `first_byte_s` runs from the end of the request to the first byte of the body (an
     answer's head may come long before its first token), or `PATIENCE` times what that
     is expected to take, if that is longer; `idle_s` between two reads
-    of the body, and between two steps of sending a large request.
+    of the body, and between two steps of sending a large request, for as long as the
+    next piece of it is there: a worker that waits for the client is not silent.
     """
 
     connect_s: float = 5.0
@@ -69,6 +70,7 @@ class Exchange:
 
     __slots__ = (
         "_active_at",
+        "_awaits_client",
         "_began",
         "_clock",
         "_first_byte_s",
@@ -105,6 +107,7 @@ class Exchange:
         )
         self._response: UpstreamResponse | None = None
         self._upload: asyncio.Task[None] | None = None
+        self._awaits_client = False  # the next piece of the request is the client's
         self._sent = False
         self._heard = False  # a byte of any answer
         self._has_body = False
@@ -199,7 +202,7 @@ class Exchange:
 
     def check(self, now: float) -> None:
         """Fail where the worker has been silent for too long."""
-        if self._over or (self._paused and self._sent):
+        if self._over or self._awaits_client or (self._paused and self._sent):
             return
         waits_for_body = self._sent and not self._has_body
         limit = self._first_byte_s if waits_for_body else self._timeouts.idle_s
@@ -258,12 +261,15 @@ class Exchange:
 
     async def _send_body(self, body: AsyncIterator[bytes], *, chunked: bool) -> None:
         try:
+            self._turn(client=True)
             async for piece in body:
+                self._turn(client=False)
                 if piece and chunked:
                     piece = b"%x\r\n%b\r\n" % (len(piece), piece)
                 self._write(piece)
                 await self._wire.writable()
-                self._active_at = self._clock()
+                self._turn(client=True)
+            self._turn(client=False)
             if chunked:
                 self._write(b"0\r\n\r\n")
             self._sent = True
@@ -272,6 +278,11 @@ class Exchange:
         except Exception:
             log.exception("sending a request body failed")
             self.fail(InternalError("the request could not be sent"))
+
+    def _turn(self, *, client: bool) -> None:
+        """From now on it is the client that is waited for, or the worker."""
+        self._awaits_client = client
+        self._active_at = self._clock()
 
     def _write(self, data: bytes) -> None:
         if data and not self._wire.transport.is_closing():

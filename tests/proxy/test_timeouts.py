@@ -19,8 +19,10 @@ from tests.proxy.raw import (
     answering,
     chunk,
     event,
+    json_answer,
 )
 
+CHUNKED = b"Transfer-Encoding: chunked"
 QUICK = Timeouts(connect_s=0.5, first_byte_s=0.4, idle_s=0.4)
 
 
@@ -97,6 +99,77 @@ async def test_a_stream_may_last_longer_than_any_limit(gateway_for: GatewayFor) 
         await client.post(CHAT)
         _, body = await client.answer()
         assert body == b"".join(event(n) for n in range(10))
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 6", CHUNKED])
+async def test_a_client_that_pauses_in_its_body(
+    gateway_for: GatewayFor, framing: bytes
+) -> None:
+    """A worker that waits for it is not silent; the end of the body is its turn."""
+    pieces = [b"abc", b"def"]
+    if framing == CHUNKED:
+        pieces = [b"3\r\nabc\r\n", b"3\r\ndef\r\n", b"0\r\n\r\n"]
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await asyncio.sleep(0.2)
+        await connection.send(answer)
+
+    answer = json_answer(b"{}")
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker, timeouts=QUICK) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        line = b"POST /v1/files HTTP/1.1\r\nHost: g\r\n"
+        await client.send(line + framing + b"\r\n\r\n")
+        for piece in pieces:
+            await asyncio.sleep(0.8)
+            await client.send(piece)
+        head, _ = await client.answer()
+        assert head.startswith(b"HTTP/1.1 200 ")
+        assert worker.requests[0].endswith(b"\r\n\r\n" + b"".join(pieces))
+
+
+async def test_a_worker_that_answers_nothing_to_a_slow_body(
+    gateway_for: GatewayFor,
+) -> None:
+    """From the end of the request its time runs, as for any other."""
+    async with (
+        RawWorker(silent_after()) as worker,
+        gateway_for(worker, timeouts=QUICK) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.send(
+            b"POST /v1/files HTTP/1.1\r\nHost: g\r\nContent-Length: 6\r\n\r\nabc"
+        )
+        await asyncio.sleep(0.6)
+        await client.send(b"def")
+        head, _ = await client.answer()
+        assert head.startswith(b"HTTP/1.1 504 ")
+
+
+async def test_a_worker_that_takes_no_more_of_a_body(gateway_for: GatewayFor) -> None:
+    """While a piece waits for the worker, it is the worker that is silent."""
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.head()
+        await asyncio.sleep(3)
+
+    total = 40_000_000
+    async with (
+        RawWorker(script) as worker,
+        gateway_for(worker, timeouts=QUICK) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.send(
+            b"POST /v1/files HTTP/1.1\r\nHost: g\r\nContent-Length: %d\r\n\r\n" % total
+        )
+        sending = asyncio.ensure_future(client.send(b"x" * total))
+        head, _ = await client.answer()
+        assert head.startswith(b"HTTP/1.1 504 ")
+        sending.cancel()
+        assert gateway.upstreams.open_connections == 0
 
 
 async def test_no_connection_in_time(gateway_for: GatewayFor) -> None:
