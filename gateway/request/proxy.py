@@ -139,7 +139,7 @@ class Proxy:
         After a `stale` connection that may be to the same worker.
         """
         try:
-            decision = self._decide(outgoing, _without(route, failed))
+            decision = self._elsewhere(outgoing, route, failed)
         except NoWorker:
             if not stale:
                 return None
@@ -152,7 +152,7 @@ class Proxy:
     ) -> Attempt:
         """Another worker's answer in place of a 429 or 503, if there is one."""
         try:
-            decision = self._decide(outgoing, _without(route, busy.decision))
+            decision = self._elsewhere(outgoing, route, busy.decision)
         except NoWorker:
             return busy
         try:
@@ -168,6 +168,20 @@ class Proxy:
             return busy
         busy.abandon()
         return attempt
+
+    def _elsewhere(
+        self, outgoing: Outgoing, route: RouteRequest, tried: Decision
+    ) -> Decision:
+        """A decision for another worker than was tried; NoWorker where none may answer.
+
+        What only the tried one has, such as a stored response, none else may: it would
+        say that there is no such thing.
+        """
+        url = tried.worker.url
+        if route.worker == url:
+            raise NoWorker("no other worker has what this request is about")
+        without = msgspec.structs.replace(route, exclude=route.exclude | {url})
+        return self._decide(outgoing, without)
 
     def _decide(self, outgoing: Outgoing, route: RouteRequest) -> Decision:
         with self._metrics.decide_seconds.time(), outgoing.record.step("decide"):
@@ -220,8 +234,3 @@ def _at_clients_rank(route: RouteRequest, outgoing: Outgoing) -> RouteRequest:
     if value is None or not value.isdigit() or len(value) > 9:
         return route
     return msgspec.structs.replace(route, rank=int(value))
-
-
-def _without(route: RouteRequest, decision: Decision) -> RouteRequest:
-    exclude = route.exclude | {decision.worker.url}
-    return msgspec.structs.replace(route, exclude=exclude)

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from gateway.request.stored_responses import ResponseId, StoredResponses, named_in
-from tests.gateway.answering import Scripted
+from tests.gateway.answering import Answering, Scripted
 from tests.running import Running, StartGateway
 
 STREAM = (
@@ -88,6 +88,7 @@ class Maker:
     def __init__(self, name: str) -> None:
         self.name = name
         self.made: set[str] = set()
+        self.refusal: int | None = None
         self.asked: list[str] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -97,6 +98,9 @@ class Maker:
         if not request.path.startswith("/v1/responses"):
             return web.json_response({}, status=404)
         self.asked.append(f"{request.method} {request.path}")
+        if self.refusal is not None:
+            refused = {"error": {"message": f"{self.name} is busy"}}
+            return web.json_response(refused, status=self.refusal)
         if request.path != "/v1/responses":
             known = request.path.split("/")[3] in self.made
             return web.json_response({"by": self.name}, status=200 if known else 404)
@@ -161,3 +165,47 @@ async def test_an_unknown_response_goes_anywhere(
     gateway = await start_gateway(*[await scripted(maker.answer) for maker in makers])
     await gateway.get("/v1/responses/resp_other", status=404)
     assert sum(len(maker.asked) for maker in makers) == 1
+
+
+@pytest.mark.parametrize("refusal", [429, 503])
+async def test_a_busy_makers_word_is_the_clients(
+    start_gateway: StartGateway, scripted: Scripted, refusal: int
+) -> None:
+    """No other worker is asked: it would say that there is no such response."""
+    makers = [Maker("a"), Maker("b")]
+    urls = [await scripted(maker.answer) for maker in makers]
+    gateway = await start_gateway(*urls, policy="round_robin")
+    made = await _make(gateway)
+    maker, other = makers if made.startswith("resp_a") else reversed(makers)
+    maker.refusal, asked = refusal, len(other.asked)
+    path = f"/v1/responses/{made}"
+    further = {"model": "m", "input": "more", "previous_response_id": made}
+    said = {"error": {"message": f"{maker.name} is busy"}}
+    assert await gateway.get(path, status=refusal) == said
+    assert await gateway.post(f"{path}/cancel", {}, status=refusal) == said
+    assert await gateway.post("/v1/responses", further, status=refusal) == said
+    assert len(other.asked) == asked
+    assert await gateway.metric("retries_total") == 0
+    elsewhere = await _make(gateway)  # what is new may go anywhere
+    assert elsewhere.startswith(f"resp_{other.name}")
+
+
+async def test_a_maker_that_is_gone(
+    start_gateway: StartGateway, scripted: Scripted
+) -> None:
+    """502, which may be tried later: not the 404 of somebody else."""
+    leaving, gone, other = Answering(), Maker("gone"), Maker("other")
+    url = await leaving.start(gone.answer)
+    gateway = await start_gateway(
+        url, await scripted(other.answer), policy="round_robin"
+    )
+    made = next(
+        made
+        for made in [await _make(gateway), await _make(gateway)]
+        if made.startswith("resp_gone")
+    )
+    await leaving.stop()
+    asked = len(other.asked)
+    answer = await gateway.get(f"/v1/responses/{made}", status=502)
+    assert answer["error"]["code"] == "upstream_connect_failed"
+    assert len(other.asked) == asked
