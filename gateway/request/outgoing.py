@@ -125,5 +125,5 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
             body=body,
             length=self.length,
             expected_s=decision.estimate_s,
-            fresh=self.again,
+            fresh=self.again or not self.repeatable,
         )

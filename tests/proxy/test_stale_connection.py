@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.errors import StaleConnection, UpstreamReset
+from gateway.errors import UpstreamReset
 from tests.proxy.conftest import GatewayFor
 from tests.proxy.raw import (
     CHAT,
@@ -12,8 +12,11 @@ from tests.proxy.raw import (
     RawWorker,
     Script,
     WorkerConnection,
+    answering,
     json_answer,
 )
+
+CHUNKED = b"Transfer-Encoding: chunked"
 
 
 async def test_connections_are_reused(gateway_for: GatewayFor) -> None:
@@ -163,8 +166,11 @@ async def test_only_an_immediate_end_is_stale(gateway_for: GatewayFor) -> None:
         assert len(worker.connections) == 1
 
 
-async def test_a_streamed_body_is_not_sent_twice(gateway_for: GatewayFor) -> None:
-    """It has been read from the client: stale, but not retryable."""
+@pytest.mark.parametrize("framing", [b"Content-Length: 3", CHUNKED])
+async def test_a_streamed_body_goes_by_a_connection_of_its_own(
+    gateway_for: GatewayFor, framing: bytes
+) -> None:
+    """It cannot be sent a second time, so the first must not meet one that ended."""
 
     async def script(connection: WorkerConnection) -> None:
         await connection.request()
@@ -179,12 +185,38 @@ async def test_a_streamed_body_is_not_sent_twice(gateway_for: GatewayFor) -> Non
     ):
         await client.post(CHAT)
         await client.answer()
-        await client.post(b"abc", path=b"/v1/files", kind=b"text/plain")
+        body = b"3\r\nabc\r\n0\r\n\r\n" if framing == CHUNKED else b"abc"
+        line = b"POST /v1/files HTTP/1.1\r\nHost: g\r\n"
+        await client.send(line + framing + b"\r\n\r\n" + body)
         head, _ = await client.answer()
-        assert head.startswith(b"HTTP/1.1 502 ")
-        error = gateway.watches[1].error
-        assert isinstance(error, StaleConnection)
-        assert not error.retryable
+        assert head.startswith(b"HTTP/1.1 200 ")
+        assert worker.requests[1].endswith(b"\r\n\r\n" + body)
+        assert len(worker.connections) == 2
+
+
+async def test_the_maker_of_a_response_is_asked_again(gateway_for: GatewayFor) -> None:
+    """Nobody else has it: a stale connection to it is replaced by one to itself."""
+
+    async def maker(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.send(json_answer(b'"made"'))
+        await connection.head()
+        connection.reset()
+
+    other = RawWorker(answering(json_answer(b"{}", status=b"404 Not Found")))
+    async with (
+        RawWorker(maker) as worker,
+        other,
+        gateway_for(worker, other) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        gateway.real.accounts.responses.made(b"resp_1", worker.url)
+        for _ in range(2):
+            await client.send(b"GET /v1/responses/resp_1 HTTP/1.1\r\nHost: g\r\n\r\n")
+            _, body = await client.answer()
+            assert body == b'"made"'
+        assert len(worker.connections) == 2
+        assert other.requests == []
 
 
 async def test_free_connections_are_dropped_after_a_while(

@@ -6,7 +6,13 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from gateway.errors import BadRequest, ConnectFailed, UpstreamReset, UpstreamTimeout
+from gateway.errors import (
+    BadRequest,
+    ConnectFailed,
+    StaleConnection,
+    UpstreamReset,
+    UpstreamTimeout,
+)
 from gateway.upstreams.exchange import Timeouts
 from gateway.upstreams.origin import Origin
 from gateway.upstreams.upstream import UpstreamRequest, Upstreams
@@ -62,6 +68,30 @@ async def test_no_connection(upstreams: Upstreams, url: str) -> None:
     with pytest.raises(ConnectFailed) as failed:
         await upstreams.send(Origin.parse(url), post())
     assert failed.value.retryable
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_what_may_be_sent_again(upstreams: Upstreams, streamed: bool) -> None:
+    """Not what has been read from a client, whatever became of the connection."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"abc"
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.send(json_answer(b"{}"))
+        await connection.head()
+        connection.reset()
+
+    async with RawWorker(script) as worker:
+        origin = Origin.parse(worker.url)
+        await (await upstreams.send(origin, post())).read(10)
+        again = post()
+        if streamed:
+            again = msgspec.structs.replace(again, body=pieces(), length=3)
+        with pytest.raises(StaleConnection) as stale:
+            await upstreams.send(origin, again)
+        assert stale.value.retryable is not streamed
 
 
 async def test_dropping_a_worker_leaves_its_requests(upstreams: Upstreams) -> None:
