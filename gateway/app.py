@@ -227,6 +227,7 @@ class Gateway:
         housekeeping = Housekeeping(self.pool, self.indexes, self.metrics, blockers)
         work: dict[str, Work] = {
             "housekeeping": housekeeping.run,
+            "memory": housekeeping.give_back,
             "lag": housekeeping.watch_loop,
             "ingest": self.ingest.run,
             "fingerprints": self.fingerprints.run,

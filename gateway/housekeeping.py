@@ -1,8 +1,9 @@
-"""What happens now and then: feeds' clocks, the index's sweeps, the loop's lag."""
+"""What happens now and then: feeds' clocks, the index's sweeps, memory, loop's lag."""
 
 import asyncio
 import time
 
+from gateway.loading import give_back_memory
 from gateway.metrics.registry import Metrics
 from kvindex.index import Indexes
 from router.blockers import BlockerLog
@@ -12,6 +13,9 @@ TICK_S = 1.0
 LAG_PERIOD_S = 0.1
 SWEEP_BLOCKS = 2_000
 """Blocks swept at a time: about a millisecond."""
+GIVE_BACK_S = 60.0
+GIVE_BACK_SHARE = 1e-4
+"""How often freed memory is given back, and what share of the time that may take."""
 
 
 class Housekeeping:
@@ -41,6 +45,19 @@ class Housekeeping:
             while self._indexes.sweep(SWEEP_BLOCKS):  # noqa: ASYNC110 - work in slices
                 await asyncio.sleep(0)
             await asyncio.sleep(TICK_S)
+
+    async def give_back(self) -> None:
+        """Return freed memory to the system, until cancelled.
+
+        Else each burst keeps what it took, and a process seems to grow for hours. It
+        takes 1 to 4 ms, in a thread.
+        """
+        pause = GIVE_BACK_S
+        while True:
+            await asyncio.sleep(pause)
+            begun = time.monotonic()
+            await asyncio.to_thread(give_back_memory)
+            pause = max(GIVE_BACK_S, (time.monotonic() - begun) / GIVE_BACK_SHARE)
 
     async def watch_loop(self) -> None:
         """Observe how late the event loop's timers fire, until cancelled."""

@@ -37,7 +37,7 @@ def load_renderer(config: SharedConfig, source: str, profile: str) -> Renderer:
 
 
 def give_back_memory() -> None:
-    """Return to the system what loading a tokenizer took and freed: 130 of 350 MB.
+    """Return to the system what was freed: after loading a tokenizer 130 of 350 MB.
 
     glibc keeps it otherwise; other C libraries have no such function.
     """

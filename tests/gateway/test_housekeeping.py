@@ -1,7 +1,10 @@
 """Feeds are ticked, the index is swept, the loop's lag is seen."""
 
 import asyncio
+import resource
+import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +12,7 @@ import pytest
 
 from gateway import housekeeping
 from gateway.housekeeping import Housekeeping
+from gateway.loading import give_back_memory
 from gateway.metrics.registry import Metrics
 from tests.running import until
 
@@ -56,3 +60,39 @@ async def test_a_blocked_loop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         for edge in ("0.05", "+Inf")
     }
     assert count["+Inf"] > count["0.05"]
+
+
+async def test_memory_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again and again, in a thread; the longer that takes, the less often."""
+    monkeypatch.setattr(housekeeping, "GIVE_BACK_S", 0.01)
+    monkeypatch.setattr(housekeeping, "GIVE_BACK_SHARE", 1.0)
+    threads: list[int] = []
+
+    def slow() -> None:
+        threads.append(threading.get_ident())
+        time.sleep(0.1)
+
+    monkeypatch.setattr(housekeeping, "give_back_memory", slow)
+    nothing: Any = None
+    house = Housekeeping(nothing, nothing, nothing, nothing)
+    task = asyncio.create_task(house.give_back())
+    await until(lambda: len(threads) >= 2)
+    begun = time.monotonic()
+    await until(lambda: len(threads) >= 4)
+    assert time.monotonic() - begun > 0.25
+    task.cancel()
+    assert threading.get_ident() not in threads
+
+
+def test_what_was_freed_is_given_back() -> None:
+    """Memory that small objects had between others that stay is the system's again."""
+    page = resource.getpagesize()
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * page
+
+    pieces = [bytearray(60_000) for _ in range(2_000)]
+    held = resident()
+    del pieces[:-1:1]
+    give_back_memory()
+    assert held - resident() > 100_000_000
