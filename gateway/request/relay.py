@@ -1,8 +1,9 @@
 """Relay a worker's answer to the client, as it comes, at the client's pace.
 
 Server-sent events are relayed whole; everything else in the pieces it came in. A
-worker that dies ends an event stream with one error event (and no fake ``[DONE]``);
-any other body is cut, so that the client notices.
+worker that dies ends an event stream with one error event, the worker's own if that
+was the last that came (and no fake ``[DONE]``); any other body is cut, so that the
+client notices.
 
 A worker that closes after a whole ``data: [DONE]`` event, but without the end of the
 body, has said everything: that stream ends well. So does one whose end is that of the
@@ -160,7 +161,8 @@ class _Passage:
             if events.done:
                 self.end()
                 return
-            self.client.body(events.error_event(error))
+            if not events.failed:  # else the worker has said so itself
+                self.client.body(events.error_event(error))
             self.client.end()
         else:
             self.incomplete = True

@@ -15,8 +15,11 @@ from gateway.errors import GatewayError
 MAX_HELD = 1 << 20
 """Bytes of an unfinished event that are held; a longer event passes as it comes."""
 
-KEPT = 4096
+KEPT = 64 * 1024
 """Bytes of the last events that are kept, to tell how a stream ended."""
+
+_FAILURES = frozenset({"error", "response.failed"})
+"""The types of events of `/v1/responses` that are the last of a stream that failed."""
 
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\][\r\n]*$")
 LINE = re.compile(rb"\r\n|\r|\n")
@@ -43,9 +46,7 @@ class WholeEvents:
     def feed(self, data: bytes) -> bytes:
         """Take `data`; return what ends with a whole event, maybe nothing."""
         if data.endswith(b"\n\n") and not self._held:  # nearly always
-            self.inside = False
-            self._last = data[-KEPT:]
-            return data
+            return self._pass(data)
         searched = max(0, len(self._held) - 2)
         self._held += data
         end = _last_end(self._held, searched)
@@ -80,7 +81,7 @@ class WholeEvents:
 
     @property
     def failed(self) -> bool:
-        """The last event passed on is an error: clients close at it."""
+        """The last event passed on, but for comments, is an error: clients close."""
         said = [data for data in data_of(self._last) if data != b"[DONE]"]
         try:
             last = msgspec.json.decode(said[-1]) if said and not self.inside else None
@@ -88,7 +89,7 @@ class WholeEvents:
             return False
         if not isinstance(last, dict):
             return False
-        return bool(last.get("error")) or last.get("type") == "error"
+        return bool(last.get("error")) or last.get("type") in _FAILURES
 
     def error_event(self, error: GatewayError) -> bytes:
         """The one event that ends a broken stream. What is held is dropped."""
@@ -102,8 +103,9 @@ class WholeEvents:
         return out
 
     def _pass(self, out: bytes) -> bytes:
+        if self.inside or has_data(out):
+            self._last = out[-KEPT:]
         self.inside = False
-        self._last = out[-KEPT:]
         return out
 
 

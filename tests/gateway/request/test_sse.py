@@ -88,6 +88,33 @@ def test_done(stream: bytes, done: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("reads", "failed"),
+    [
+        ([b'data: {"error": {"message": "m"}}\n\n'], True),
+        ([b'data: {"error": {"message": "%b"}}\n\n' % (b"m" * 9000)], True),
+        ([b'data: {"error": "m"}\n\n', b": ping\n\n", b"\r\n"], True),
+        ([b'data: {"error": "m"}\n\n: ping\n\n'], True),
+        ([b'data: {"error": "m"}\n\ndata: [DONE]\n\n'], True),
+        ([b'event: error\ndata: {"type": "error", "message": "m"}\n\n'], True),
+        ([b'data: {"type": "response.failed", "response": {}}\n\n'], True),
+        ([b'data: {"type": "response.completed", "response": {}}\n\n'], False),
+        ([b'data: {"error": "m"}\n\n', b"data: {}\n\n"], False),
+        ([b'data: {"error": null}\n\n'], False),
+        ([b'data: {"error": "m"}\n'], False),
+        ([b'data: {"error": "m"}\n\n', b"x" * 100_001], False),
+        ([b'data: {"error": "m"}\n\n', b"x" * 100_001, b"\n\n"], False),
+        ([b": ping\n\n"], False),
+    ],
+)
+def test_failed(reads: list[bytes], failed: bool) -> None:
+    """Only a last whole event that is an error, whatever the reads were."""
+    whole = WholeEvents(max_held=100_000)
+    for read in reads:
+        whole.feed(read)
+    assert whole.failed is failed
+
+
+@pytest.mark.parametrize(
     ("stream", "broken_off"),
     [
         (b"", False),
