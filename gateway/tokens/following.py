@@ -6,7 +6,7 @@ What is in the events is not looked at here.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from gateway.errors import MalformedAnswer
+from gateway.errors import MalformedAnswer, UpstreamReset
 from gateway.request.sse import WholeEvents
 from gateway.upstreams.upstream_response import UpstreamResponse
 
@@ -20,8 +20,8 @@ async def follow(
     source: UpstreamResponse,
     take: Callable[[bytes], Awaitable[bool]],
     stop: Callable[[], None],
-) -> None:
-    """Hand whole events to `take`, until the stream has ended.
+) -> bool:
+    """Hand whole events to `take`, until the stream has ended; whether it said so.
 
     Where `take` is True, no more is wanted: `stop` is called, once, and the engine may
     still tell the usage. Raises GatewayError where it breaks off before.
@@ -41,6 +41,9 @@ async def follow(
                     limit.reschedule(now + LAST_WORDS_S)
     except TimeoutError:
         source.abort()
-        return
+    except UpstreamReset:
+        if not events.done and not stopped:
+            raise  # else all is there, and only the end of the body is not
     if not events.done and not stopped:
         raise MalformedAnswer("the worker's stream ended before its end")
+    return events.done

@@ -5,6 +5,7 @@ It takes the place of the worker's answer: the relay pulls and pauses it as any 
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from gateway.errors import GatewayError, InternalError, MalformedAnswer
 from gateway.metrics.registry import ServerMetrics
@@ -30,6 +31,10 @@ class RefusedMeanwhile(GatewayError):
     status = 502
     type = "upstream_error"
     code = "upstream_refused"
+
+
+class _Broken(Exception):
+    """The worker has told what broke its answer: that is the end of it."""
 
 
 class Translation:
@@ -59,7 +64,7 @@ class Translation:
         self._aborts = aborts
         self._metrics = metrics
         self._sources = {first}
-        self._broken = False
+        self._broken = self._cut = False
         self._writing = asyncio.Lock()  # the writer is no matter for two threads
         self._going = asyncio.Event()
         self._going.set()
@@ -89,11 +94,9 @@ class Translation:
 
     async def _run(self) -> None:
         try:
-            await self._all()
-            if not (self._broken or self._writer.done):
-                raise MalformedAnswer("the worker's stream ended before its choices")
+            with suppress(_Broken):
+                await self._all()
             self._end()
-            self.response.usage = self._writer.usage
             self.response.finish()
         except GatewayError as error:
             self._stop()
@@ -135,19 +138,27 @@ class Translation:
         if source.status != 200:
             source.abort()
             raise RefusedMeanwhile(f"a prompt was answered {source.status}")
-        await follow(
+        whole = await follow(
             source,
             lambda events: self._pass(prompt, events),
             lambda: self._aborts.tell(self._asking, prompt),
         )
+        if self._broken:
+            self._cut = not whole
+            raise _Broken
 
     async def _pass(self, prompt: int, events: bytes) -> bool:
         """Send what whole events say; True where no more is to be generated."""
         async with self._writing:
-            out = await self._written(prompt, events)
-        if out:
-            await self._going.wait()
-            self.response.push([out])
+            # Nothing follows an error.
+            out = b"" if self._broken else await self._written(prompt, events)
+            if out:
+                await self._going.wait()
+                self.response.push([out])
+        return self._broken or self._stopped(prompt)
+
+    def _stopped(self, prompt: int) -> bool:
+        """Whether stop strings that the engine does not know have ended a prompt."""
         return not self._asking.stops and self._writer.ended(prompt)
 
     async def _written(self, prompt: int, events: bytes) -> bytes:
@@ -166,14 +177,23 @@ class Translation:
             if chunk.error:
                 self._broken = True
                 out += event(data)
-                continue
+                break
             for answer in self._writer.feed(prompt, chunk):
                 out += self._writer.encoded(answer)
         return bytes(out)
 
     def _end(self) -> None:
-        answers = [] if self._broken else self._writer.end()
-        said = b"".join(map(self._writer.encoded, answers)) + self._writer.last
+        """Send what is left to say of an answer: it is whole, or an error ends it."""
+        said = b""
+        if self._broken:
+            self._stop()
+        elif self._writer.done:
+            said = b"".join(map(self._writer.encoded, self._writer.end()))
+            self.response.usage = self._writer.usage
+        else:
+            raise MalformedAnswer("the worker's stream ended before its choices")
+        if not self._cut:
+            said += self._writer.last
         if said:
             self.response.push([said])
 

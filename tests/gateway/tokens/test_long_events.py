@@ -109,6 +109,8 @@ async def test_what_has_begun_is_never_too_much(
                 await connection.send(LISTING)
             elif b'"stop":["zz"]' in request:
                 await connection.send(NO_STOPS)
+            elif b"/abort_requests" in request:
+                await connection.send(json_answer(b"{}"))
             else:
                 await fill()
                 await connection.send(HEAD + chunk([9707] * IDS, "length") + END)
