@@ -1,11 +1,15 @@
 """Requests per minute, requests at a time, and what clients are told of them."""
 
 import random
+from pathlib import Path
 
 import pytest
 
 from gateway.access.errors import RateLimited
 from gateway.access.limits import Limits, duration
+from tests.gateway.access.test_clients import FINE, KEY, keys_file
+from tests.proxy.conftest import serve as gateway_for
+from tests.proxy.raw import RawClient, RawWorker, answering
 
 
 def limited(per_minute: int | None = None, inflight: int | None = None) -> Limits:
@@ -117,3 +121,31 @@ def test_a_limit_that_is_lowered() -> None:
 def test_durations(seconds: float, text: str) -> None:
     """In OpenAI's form, which SDKs parse."""
     assert duration(seconds) == text
+
+
+async def test_what_counts_as_a_request(tmp_path: Path) -> None:
+    """What is let in, if only to be told 404 or 413; not what key or limit refuse."""
+    path = keys_file(tmp_path, requests_per_minute=4)
+    asked = [
+        (b"/v1/none/../x", KEY, b"404"),
+        (b"/v1/chat/completions", "kvg-wrong", b"401"),
+        (b"/v1/chat/completions", KEY, b"413"),
+        (b"/v1/embeddings", KEY, b"200"),
+        (b"/v1/embeddings", KEY, b"200"),
+        (b"/v1/embeddings", KEY, b"429"),
+    ]
+    left = []
+    async with (
+        RawWorker(answering(FINE)) as worker,
+        gateway_for(worker, api_keys_file=path, max_body=100) as gateway,
+    ):
+        for target, key, status in asked:
+            async with RawClient(gateway.port) as client:
+                bearer = b"Authorization: Bearer " + key.encode()
+                body = b"x" * 200 if status == b"413" else b"{}"
+                await client.post(body, bearer, path=target)
+                head, _ = await client.answer()
+            assert head[9:12] == status, target
+            _, found, rest = head.partition(b"x-ratelimit-remaining-requests: ")
+            left.append(rest[:1] if found else None)
+    assert left == [None, None, None, b"1", b"0", b"0"]
