@@ -22,7 +22,7 @@ HEADS = 64
 
 ALIKE = 16
 """Orphans with the same ids that are compared with a prompt."""
-STEPS = 512
+STEPS = 64
 """Orphans before those that are compared."""
 
 HolderKey = tuple[int, str, bool]
