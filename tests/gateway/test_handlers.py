@@ -94,7 +94,7 @@ async def test_no_worker_reachable(start_gateway: StartGateway) -> None:
     ["/kv_cache_events", "/update_weights", "/collective_rpc", "/reset_prefix_cache",
      "/sleep", "/v1/load_lora_adapter", "/v1/%6coad_lora_adapter", "/load", "/version",
      "/v1/../reset_prefix_cache", "/v1/x/%2e%2e/%2e%2e/reset_prefix_cache",
-     "/v1/unload_lora_adapter#x", "/v1/unload_lora_adapter?x=1", "/kv_event_sources",
+     "/v1/unload_lora_adapter%23x", "/v1/unload_lora_adapter?x=1", "/kv_event_sources",
      "//reset_prefix_cache", "/gateway/nothing", "/"],
 )  # fmt: skip
 async def test_control_routes_are_closed(
