@@ -15,6 +15,7 @@ import msgspec
 from gateway.errors import GatewayError, MalformedAnswer
 from gateway.request.headers import RawHeaders, first
 from gateway.tokens.generation import Generation
+from gateway.tokens.heads import beside_another_body, without
 from gateway.upstreams.origin import Origin
 from gateway.upstreams.upstream import UpstreamRequest, Upstreams
 from gateway.upstreams.upstream_response import UpstreamResponse
@@ -27,8 +28,6 @@ ABORT = b"/inference/v1/abort_requests"
 ID_PREFIX = "generate-tokens-"
 """Before the id of a request, inside the engine."""
 ABORT_S = 5.0
-OF_THE_BODY = frozenset({b"content-type", b"accept-encoding", b"accept", b"digest"})
-"""Headers that are about the client's body, or an answer as it is not asked for."""
 SESSION = b"X-Session-ID"
 GOOD_SESSION = re.compile(r"[\x21-\x7e]{1,256}")
 OK, REFUSALS = 200, 400
@@ -138,7 +137,7 @@ def _headers(headers: RawHeaders, name: str, asked: Json) -> RawHeaders:
 
     A session in the body has no place in a GenerateRequest: it goes here.
     """
-    kept = without(headers, OF_THE_BODY | {b"x-request-id"})
+    kept = without(beside_another_body(headers), {b"x-request-id"})
     session = asked.get("session_id")
     named = first(headers, SESSION.lower()) is not None
     if isinstance(session, str) and not named and GOOD_SESSION.fullmatch(session):
@@ -148,8 +147,3 @@ def _headers(headers: RawHeaders, name: str, asked: Json) -> RawHeaders:
         (b"Content-Type", b"application/json"),
         (b"X-Request-ID", name.encode()),
     ]
-
-
-def without(headers: RawHeaders, names: Iterable[bytes]) -> RawHeaders:
-    """Headers but for those of these (lower-case) names."""
-    return [pair for pair in headers if pair[0].lower() not in {*names}]

@@ -13,13 +13,14 @@ from gateway.metrics.registry import ServerMetrics
 from gateway.request.headers import RawHeaders
 from gateway.request.prompt import Kind
 from gateway.threads import Threads
-from gateway.tokens.asking import AT_ONCE, OK, Aborts, Asking, own_name, without
+from gateway.tokens.asking import AT_ONCE, OK, Aborts, Asking, own_name
 from gateway.tokens.chat import ChatWriter
 from gateway.tokens.collecting import Collected
 from gateway.tokens.completion import CompletionWriter
 from gateway.tokens.following import follow
 from gateway.tokens.generated import decoded
 from gateway.tokens.generation import Generation
+from gateway.tokens.heads import beside_another_body, without
 from gateway.tokens.responses import ResponsesWriter
 from gateway.tokens.translation import Translation, is_quick
 from gateway.tokens.writer import Setting, Writer
@@ -35,7 +36,6 @@ NO_STOPS = b"stop strings are not supported"
 """How an engine says that it does not turn its ids into text."""
 SMALL = 2 * 1024
 """Bytes of JSON with ids that are turned into text on the event loop."""
-FRAMING = (b"content-length", b"content-type", b"transfer-encoding")
 
 WRITERS: Mapping[Kind, type[Writer]] = {
     "chat": ChatWriter,
@@ -147,9 +147,10 @@ class TokensSender:
             for task in tasks:
                 task.cancel()
         body = await self._written(writer, generated, sum(sizes))
+        told = beside_another_body(first.headers)
         length = (b"Content-Length", b"%d" % len(body))
         kind = (b"Content-Type", b"application/json")
-        headers = [*without(first.headers, FRAMING), kind, length]
+        headers = [*without(told, {b"transfer-encoding"}), kind, length]
         return whole(first, headers, body)
 
     async def _read(

@@ -14,6 +14,7 @@ from gateway.threads import Threads
 from gateway.tokens.asking import AT_ONCE, Aborts, Asking
 from gateway.tokens.following import follow
 from gateway.tokens.generated import read_chunk
+from gateway.tokens.heads import beside_another_body
 from gateway.tokens.writer import DONE, Writer
 from gateway.upstreams.upstream_response import UpstreamResponse
 
@@ -54,7 +55,10 @@ class Translation:
         self.response = UpstreamResponse(
             status=first.status,
             reason=first.reason,
-            headers=[h for h in first.headers if h[0].lower() != b"content-length"],
+            headers=[
+                *beside_another_body(first.headers),
+                *(h for h in first.headers if h[0].lower() == b"content-type"),
+            ],
             flow=self,
         )
         self._asking = asking

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import threading
 import time
+from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
@@ -83,6 +84,24 @@ async def test_several_prompts_have_one_writer(
         await idle(gateway)
 
 
+def held_up(first: Callable[[], Awaitable[None]]) -> RawWorker:
+    """A worker that looks for no stop strings; before a long answer, `first` is run."""
+
+    async def script(connection: WorkerConnection) -> None:
+        while request := await connection.request():
+            if not request.startswith(b"POST"):
+                await connection.send(LISTING)
+            elif b'"stop":["zz"]' in request:
+                await connection.send(NO_STOPS)
+            elif b"/abort_requests" in request:
+                await connection.send(json_answer(b"{}"))
+            else:
+                await first()
+                await connection.send(HEAD + chunk([9707] * IDS, "length") + END)
+
+    return RawWorker(script)
+
+
 @pytest.mark.parametrize("stops", [None, ["zz"]])
 async def test_what_has_begun_is_never_too_much(
     start_gateway: StartGateway, client: aiohttp.ClientSession, stops: list[str] | None
@@ -103,19 +122,7 @@ async def test_what_has_begun_is_never_too_much(
             await threads.run(lambda: None)
         asyncio.get_running_loop().call_later(0.3, release.set)
 
-    async def script(connection: WorkerConnection) -> None:
-        while request := await connection.request():
-            if not request.startswith(b"POST"):
-                await connection.send(LISTING)
-            elif b'"stop":["zz"]' in request:
-                await connection.send(NO_STOPS)
-            elif b"/abort_requests" in request:
-                await connection.send(json_answer(b"{}"))
-            else:
-                await fill()
-                await connection.send(HEAD + chunk([9707] * IDS, "length") + END)
-
-    async with RawWorker(script) as raw:
+    async with held_up(fill) as raw:
         running.append(await before(start_gateway, raw))
         body = BODY | {"stream": stops is None, "stop": stops}
         told = await ask(client, running[0].url, body)
