@@ -12,7 +12,7 @@ from secrets import token_hex
 
 import msgspec
 
-from gateway.errors import GatewayError, MalformedAnswer
+from gateway.errors import GatewayError, MalformedAnswer, StaleConnection
 from gateway.request.headers import RawHeaders, first
 from gateway.tokens.generation import Generation
 from gateway.tokens.heads import beside_another_body, without
@@ -32,8 +32,6 @@ SESSION = b"X-Session-ID"
 GOOD_SESSION = re.compile(r"[\x21-\x7e]{1,256}")
 OK, REFUSALS = 200, 400
 EVENTS = b"text/event-stream"
-AT_ONCE = 16
-"""Prompts of one request that a worker has at the same time."""
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,13 +54,15 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     async def open(self, prompt: int) -> UpstreamResponse:
         """The head of the answer to a prompt; GatewayError where there is none.
 
-        It is one that can be read here, or a refusal.
+        It is one that can be read here, or a refusal. One of several prompts stays at
+        this worker: it is sent again here where its connection had been closed.
         """
         name = self._name(prompt)
         body = self.generation.body(
             prompt, request_id=name, stream=self.stream, stops=self.stops
         )
-        response = await self._post(GENERATE, body, name)
+        several = len(self.generation.prompts) > 1
+        response = await self._post(GENERATE, body, name, again=several)
         wrong = _unreadable(response, stream=self.stream)
         if wrong is not None:
             response.abort()
@@ -75,7 +75,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         body = msgspec.json.encode({"request_ids": names})
         try:
             async with asyncio.timeout(ABORT_S):
-                response = await self._post(ABORT, body, self.request_id)
+                response = await self._post(ABORT, body, self.request_id, again=True)
                 await response.read(1024)
         except (GatewayError, TimeoutError) as error:
             log.debug("worker %s: not told of an abort: %s", self.origin, error)
@@ -84,7 +84,10 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         alone = len(self.generation.prompts) == 1
         return self.name if alone else f"{self.name}-{prompt}"
 
-    async def _post(self, target: bytes, body: bytes, name: str) -> UpstreamResponse:
+    async def _post(
+        self, target: bytes, body: bytes, name: str, *, again: bool
+    ) -> UpstreamResponse:
+        """The answer; once more after a stale connection, if `again`."""
         request = msgspec.structs.replace(
             self.request,
             target=target,
@@ -92,6 +95,12 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
             body=body,
             length=len(body),
         )
+        try:
+            return await self.upstreams.send(self.origin, request)
+        except StaleConnection:
+            if not again:
+                raise
+        request = msgspec.structs.replace(request, fresh=True)
         return await self.upstreams.send(self.origin, request)
 
 

@@ -4,7 +4,6 @@ The answer is what the worker's chat route would have said, or what it refused i
 own words.
 """
 
-import asyncio
 from collections.abc import Mapping
 
 import msgspec
@@ -13,7 +12,7 @@ from gateway.metrics.registry import ServerMetrics
 from gateway.request.headers import RawHeaders
 from gateway.request.prompt import Kind
 from gateway.threads import Threads
-from gateway.tokens.asking import AT_ONCE, OK, Aborts, Asking, own_name
+from gateway.tokens.asking import OK, REFUSALS, Aborts, Asking, own_name
 from gateway.tokens.chat import ChatWriter
 from gateway.tokens.collecting import Collected
 from gateway.tokens.completion import CompletionWriter
@@ -22,6 +21,7 @@ from gateway.tokens.generated import decoded
 from gateway.tokens.generation import Generation
 from gateway.tokens.heads import beside_another_body, without
 from gateway.tokens.responses import ResponsesWriter
+from gateway.tokens.together import Refused, is_untaken, together
 from gateway.tokens.translation import Translation, is_quick
 from gateway.tokens.writer import Setting, Writer
 from gateway.upstreams.origin import Origin
@@ -84,100 +84,82 @@ class TokensSender:
             stream=generation.stream or (generation.stops and not stops),
             stops=stops,
         )
-        first = await asking.open(0)
-        if first.status == 200:
-            return await self._answer(asking, first, worker)
-        if first.status != 400 or not generation.stops or not stops:
-            return first
-        said = await first.read(LONGEST_ERROR)
-        if NO_STOPS not in said:
-            return whole(first, first.headers, said)
+        try:
+            return await self._answer(asking, worker)
+        except Refused as refused:
+            if not refused.stops:
+                if len(generation.prompts) > 1 and not refused.busy:
+                    self._aborts.tell(asking)
+                return refused.response
+        except BaseException as error:
+            if not is_untaken(error):
+                self._aborts.tell(asking)
+            raise
         self._without_stops.add(worker.url)
         return await self.send(generation, worker, origin, request, request_id)
 
-    async def _answer(
-        self, asking: Asking, first: UpstreamResponse, worker: Worker
-    ) -> UpstreamResponse:
+    async def _answer(self, asking: Asking, worker: Worker) -> UpstreamResponse:
+        """What the client gets; raises Refused and GatewayError."""
         generation = asking.generation
         setting = Setting.of(
             worker, generation, asking.request_id, stops=not asking.stops
         )
         writer = WRITERS[generation.kind](generation, setting)
-        if generation.stream:
-            return Translation(
-                asking,
-                first,
-                writer,
-                threads=self._threads,
-                aborts=self._aborts,
-                metrics=self._metrics,
-            ).response
-        try:
-            return await self._whole(asking, first, writer)
-        except BaseException:
-            if first.open or len(generation.prompts) > 1:
-                self._aborts.tell(asking)
-            first.abort()
-            raise
+        if not generation.stream:
+            return await self._whole(asking, writer)
+        first = await asking.open(0)
+        if first.status != OK:
+            raise await _refusal(asking, first)
+        return Translation(
+            asking,
+            first,
+            writer,
+            threads=self._threads,
+            aborts=self._aborts,
+            metrics=self._metrics,
+        ).response
 
-    async def _whole(
-        self, asking: Asking, first: UpstreamResponse, writer: Writer
-    ) -> UpstreamResponse:
+    async def _whole(self, asking: Asking, writer: Writer) -> UpstreamResponse:
         """The whole answer, as the client gets it."""
-        free, sizes = asyncio.Semaphore(AT_ONCE), list[int]()
 
-        async def one(prompt: int) -> Json:
-            async with free:
-                response = await asking.open(prompt) if prompt else first
-                if response.status != OK:
-                    said = await response.read(LONGEST_ERROR)
-                    raise _Refused(whole(response, response.headers, said))
-                return await self._read(asking, response, writer, prompt, sizes)
+        async def one(prompt: int) -> _Read:
+            response = await asking.open(prompt)
+            if response.status != OK:
+                raise await _refusal(asking, response)
+            try:
+                return await self._read(asking, response, writer, prompt)
+            finally:
+                response.abort()
 
-        tasks = [
-            asyncio.ensure_future(one(prompt))
-            for prompt in range(len(asking.generation.prompts))
-        ]
-        try:
-            generated = await asyncio.gather(*tasks)
-        except _Refused as refused:
-            self._aborts.tell(asking)
-            return refused.response
-        finally:
-            for task in tasks:
-                task.cancel()
-        body = await self._written(writer, generated, sum(sizes))
-        told = beside_another_body(first.headers)
+        read = await together(len(asking.generation.prompts), one)
+        generated = [each.generated for each in read]
+        body = await self._written(writer, generated, sum(each.size for each in read))
+        first = read[0].response
+        told = without(beside_another_body(first.headers), {b"transfer-encoding"})
         length = (b"Content-Length", b"%d" % len(body))
         kind = (b"Content-Type", b"application/json")
-        headers = [*without(told, {b"transfer-encoding"}), kind, length]
-        return whole(first, headers, body)
+        return whole(first, [*told, kind, length], body)
 
     async def _read(
-        self,
-        asking: Asking,
-        response: UpstreamResponse,
-        writer: Writer,
-        prompt: int,
-        sizes: list[int],
-    ) -> Json:
-        """What was generated for a prompt; the size of its JSON goes to `sizes`."""
+        self, asking: Asking, response: UpstreamResponse, writer: Writer, prompt: int
+    ) -> "_Read":
+        """What was generated for a prompt."""
         if not asking.stream:
             body = await response.read(LONGEST_ANSWER)
-            sizes.append(len(body))
-            return decoded(body)
+            return _Read(response=response, generated=decoded(body), size=len(body))
         generation = asking.generation
         ids = generation.prompts[prompt].tail
-        collected = Collected(writer, ids, generation.choices)
+        collected, size = Collected(writer, ids, generation.choices), 0
 
         async def take(events: bytes) -> bool:
-            sizes.append(len(events))
+            nonlocal size
+            size += len(events)
             if is_quick(events, collected.kept):
                 return collected.feed(events)
             return await self._threads.run(lambda: collected.feed(events), begun=True)
 
         await follow(response, take, lambda: self._aborts.tell(asking, prompt))
-        return collected.response()
+        return _Read(response=response, generated=collected.response(), size=size)
 
     async def _written(self, writer: Writer, generated: list[Json], size: int) -> bytes:
         """The answer, of JSON that had `size` bytes."""
@@ -190,12 +172,23 @@ class TokensSender:
         return await self._threads.run(write, begun=True)
 
 
-class _Refused(Exception):
-    """A worker took some prompts of a request, and not this one."""
+class _Read(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt's whole answer, and how many bytes of JSON it came in."""
 
-    def __init__(self, response: UpstreamResponse) -> None:
-        super().__init__(response.status)
-        self.response = response
+    response: UpstreamResponse
+    generated: Json
+    size: int
+
+
+async def _refusal(asking: Asking, response: UpstreamResponse) -> Refused:
+    """An answer that is none; it is read where it may have to wait, or be of stops."""
+    generation = asking.generation
+    of_stops = response.status == REFUSALS and generation.stops and asking.stops
+    if not of_stops and len(generation.prompts) == 1:
+        return Refused(response, stops=False)
+    said = await response.read(LONGEST_ERROR)
+    told = whole(response, response.headers, said)
+    return Refused(told, stops=of_stops and NO_STOPS in said)
 
 
 class _Over:

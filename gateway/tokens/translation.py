@@ -11,10 +11,11 @@ from gateway.errors import GatewayError, InternalError, MalformedAnswer
 from gateway.metrics.registry import ServerMetrics
 from gateway.request.sse import data_of, event
 from gateway.threads import Threads
-from gateway.tokens.asking import AT_ONCE, Aborts, Asking
+from gateway.tokens.asking import OK, Aborts, Asking
 from gateway.tokens.following import follow
 from gateway.tokens.generated import read_chunk
 from gateway.tokens.heads import beside_another_body
+from gateway.tokens.together import AT_ONCE, RefusedMeanwhile, end
 from gateway.tokens.writer import DONE, Writer
 from gateway.upstreams.upstream_response import UpstreamResponse
 
@@ -24,14 +25,6 @@ ON_THE_LOOP = 16 * 1024
 """Bytes of events that are turned into text on the event loop; more, in a thread."""
 KEPT_ON_THE_LOOP = 2048
 """Ids of an unfinished call that are read there, once it is whole."""
-
-
-class RefusedMeanwhile(GatewayError):
-    """A worker took one prompt of a request, and not another."""
-
-    status = 502
-    type = "upstream_error"
-    code = "upstream_refused"
 
 
 class _Broken(Exception):
@@ -135,11 +128,10 @@ class Translation:
         try:
             await asyncio.gather(*tasks)
         finally:
-            for task in tasks:
-                task.cancel()
+            end(tasks)
 
     async def _follow(self, prompt: int, source: UpstreamResponse) -> None:
-        if source.status != 200:
+        if source.status != OK:
             source.abort()
             raise RefusedMeanwhile(f"a prompt was answered {source.status}")
         whole = await follow(
