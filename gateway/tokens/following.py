@@ -27,8 +27,9 @@ async def follow(
     still tell the usage. Raises GatewayError where it breaks off before.
     """
     events, stopped = WholeEvents(max_held=LONGEST_EVENT), False
+    limit = asyncio.timeout(None)
     try:
-        async with asyncio.timeout(None) as limit:
+        async with limit:
             async for piece in source:
                 whole = events.feed(piece)
                 if events.inside:
@@ -44,6 +45,8 @@ async def follow(
     except UpstreamReset:
         if not events.done and not stopped:
             raise  # else all is there, and only the end of the body is not
+    finally:
+        del limit  # it has the task, which has the error, which has this frame
     if not events.done and not stopped:
         raise MalformedAnswer("the worker's stream ended before its end")
     return events.done

@@ -39,6 +39,25 @@ async def several(client: aiohttp.ClientSession, url: str) -> None:
     assert (await ask(client, url, body, "/v1/completions")).status == 200
 
 
+async def at_once(client: aiohttp.ClientSession, url: str) -> None:
+    """Several prompts' answers at once."""
+    body = {"prompt": ["one", "two"], "max_tokens": 4}
+    assert (await ask(client, url, body, "/v1/completions")).status == 200
+
+
+async def one_refused(client: aiohttp.ClientSession, url: str) -> None:
+    """Several prompts, of which the worker refuses one."""
+    body = {"prompt": [[9707], [99_999_999]], "max_tokens": 200}
+    assert (await ask(client, url, body, "/v1/completions")).status == 400
+
+
+async def one_refused_in_a_stream(client: aiohttp.ClientSession, url: str) -> None:
+    """The same, streamed: it ends with an error."""
+    body = {"prompt": [[9707], [99_999_999]], "stream": True, "max_tokens": 200}
+    async with client.post(url + "/v1/completions", json=body) as response:
+        assert "upstream_refused" in await response.text()
+
+
 async def refused(client: aiohttp.ClientSession, url: str) -> None:
     """A chat that cannot be rendered."""
     assert (await ask(client, url, chat("no message"))).status == 400
@@ -57,7 +76,19 @@ async def left(client: aiohttp.ClientSession, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [whole, streamed, stopped, several, refused, unreadable, left]
+    "end",
+    [
+        whole,
+        streamed,
+        stopped,
+        several,
+        at_once,
+        one_refused,
+        one_refused_in_a_stream,
+        refused,
+        unreadable,
+        left,
+    ],
 )
 async def test_an_answer(
     start_worker: StartWorker,
