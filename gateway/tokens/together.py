@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 AT_ONCE = 16
 """Prompts of one request that a worker has at the same time."""
-OTHERS_S = 0.2
+OTHERS_S = 1.0
 """Once a prompt was not taken, the others have this long to be refused as well."""
 
 
