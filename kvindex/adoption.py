@@ -70,9 +70,10 @@ class Adoption:
                 self._arrived.append((parent_name, parent))
         return adopted
 
-    def first(self, name: Name, parent: int) -> None:
-        """A block is stored below `parent`: if it waited, that was one copy of it."""
-        if (orphan := self._orphans.take(name)) is not None:
+    def first(self, name: Name, parent_name: EngineHash | None, parent: int) -> None:
+        """A block is stored below `parent`: if it waited for that, that is a copy."""
+        orphan = self._orphans.take(name, parent_name)
+        if orphan is not None:
             self._adopt(name, orphan, parent)
 
     def _adopt(self, name: Name, orphan: Orphan, parent: int) -> None:

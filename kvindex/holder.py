@@ -134,7 +134,8 @@ class Holder:
         for position, engine_hash in enumerate(event.hashes):
             medium = {0: media[position]} if position in media else {}
             parent, block_hash = own[position : position + 2]
-            self.adoption.first((key_of(event), engine_hash), parent)
+            before = event.hashes[position - 1] if position else event.parent
+            self.adoption.first((key_of(event), engine_hash), before, parent)
             self.shelf.prepare(parent, (block_hash,), event.ids_of(position), medium)
             announced = may_repeat(event)
             if not self._note(blocks, (engine_hash,), (block_hash,), announced):

@@ -164,9 +164,11 @@ class Orphans:
         for name in tuple(islice(self._children.get(parent, ()), limit)):
             yield name, self._leave(name)
 
-    def take(self, name: Name) -> Orphan | None:
-        """Take out one orphan, if it is one."""
-        return self._leave(name) if name in self._blocks else None
+    def take(self, name: Name, parent: EngineHash | None) -> Orphan | None:
+        """Take out one orphan, if it is one and waits for this parent."""
+        orphan = self._blocks.get(name)
+        waits = orphan is not None and orphan.parent == parent
+        return self._leave(name) if waits else None
 
     def has_below(self, parent: EngineHash) -> bool:
         """Whether any wait for this parent."""

@@ -227,6 +227,15 @@ def test_orphans_inside_a_run() -> None:
     assert stream.held(1, 2, 4, 5) == 4
 
 
+def test_an_orphan_below_something_else_is_no_copy() -> None:
+    """It has the name of a block that is stored elsewhere: one removal ends that."""
+    stream = Stream()
+    stream.send(stored(2, parent=77), stored(1), stored(2, parent=1))
+    assert stream.held(1, 2) == 2
+    stream.send(removed(2))
+    assert stream.held(1, 2) == 1
+
+
 def test_a_run_refused_while_orphans_wait() -> None:
     """All that follows the first refused block is refused."""
     stream = Stream(limit_bytes=500, block_size=16)
