@@ -62,7 +62,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """What it is for a worker that takes token ids only; until answered."""
 
     again: bool = False
-    """Whether this is the second try, and the last."""
+    """Whether this is not the first try."""
 
     share: Share | None = None
     """Its part of the memory for bodies; until answered."""

@@ -1,9 +1,9 @@
-"""One request through one worker, or two: decide, send, retry once, relay, account.
+"""One request through one worker, or more: decide, send, retry, relay, account.
 
-What may be tried again is the design's rule: at most one further worker, at once, and
-only where the first cannot have acted on the request (no connection, or a reused
-connection that was already closed) or said it is busy (429, 503). Everything else is
-the client's to know.
+What may be tried again: what reached nobody (no connection, or a reused connection that
+was already closed), and what met a worker that says it is busy (429, 503), each once,
+at once, at another worker. Everything else is the client's to know: no worker may have
+acted on a request that another gets.
 """
 
 import msgspec
@@ -114,10 +114,22 @@ class Proxy:
         return decision_header(decision) if self._tells_decision else ()
 
     async def _answered(self, outgoing: Outgoing, route: RouteRequest) -> Attempt:
-        """The answer to relay: the first worker's, or a second one's."""
+        """The answer to relay: that of the worker first chosen, or of another."""
         decision = self._decide(outgoing, route)
+        attempt, left = await self._reached(outgoing, route, decision)
+        if attempt.busy and outgoing.repeatable:
+            return await self._instead_of(attempt, outgoing, left)
+        return attempt
+
+    async def _reached(
+        self, outgoing: Outgoing, route: RouteRequest, decision: Decision
+    ) -> tuple[Attempt, RouteRequest]:
+        """The answer of a decision's worker, or of one more where that was not reached.
+
+        And the route to those that are left.
+        """
         try:
-            attempt = await self._attempt(outgoing, decision)
+            return await self._attempt(outgoing, decision), route
         except (ConnectFailed, StaleConnection) as error:
             stale = isinstance(error, StaleConnection)
             second = None
@@ -125,21 +137,18 @@ class Proxy:
                 second = self._second(outgoing, route, decision, stale=stale)
             if second is None:
                 raise
-        else:
-            if attempt.busy and outgoing.repeatable:
-                return await self._instead_of(attempt, outgoing, route)
-            return attempt
-        return await self._attempt(_again(outgoing), second)
+        left = _without(route, decision)
+        return await self._attempt(_again(outgoing), second), left
 
     def _second(
         self, outgoing: Outgoing, route: RouteRequest, failed: Decision, *, stale: bool
     ) -> Decision | None:
-        """Where to send once more after a first try that reached nobody, if anywhere.
+        """Where to send once more after a try that reached nobody, if anywhere.
 
         After a `stale` connection that may be to the same worker.
         """
         try:
-            decision = self._elsewhere(outgoing, route, failed)
+            decision = self._decide(outgoing, _elsewhere(route, failed))
         except NoWorker:
             if not stale:
                 return None
@@ -152,12 +161,13 @@ class Proxy:
     ) -> Attempt:
         """Another worker's answer in place of a 429 or 503, if there is one."""
         try:
-            decision = self._elsewhere(outgoing, route, busy.decision)
+            route = _elsewhere(route, busy.decision)
+            decision = self._decide(outgoing, route)
         except NoWorker:
             return busy
         try:
             self._metrics.retries.labels("busy").inc()
-            attempt = await self._attempt(_again(outgoing), decision)
+            attempt, _ = await self._reached(_again(outgoing), route, decision)
         except GatewayError:
             return busy
         except BaseException:
@@ -168,20 +178,6 @@ class Proxy:
             return busy
         busy.abandon()
         return attempt
-
-    def _elsewhere(
-        self, outgoing: Outgoing, route: RouteRequest, tried: Decision
-    ) -> Decision:
-        """A decision for another worker than was tried; NoWorker where none may answer.
-
-        What only the tried one has, such as a stored response, none else may: it would
-        say that there is no such thing.
-        """
-        url = tried.worker.url
-        if route.worker == url:
-            raise NoWorker("no other worker has what this request is about")
-        without = msgspec.structs.replace(route, exclude=route.exclude | {url})
-        return self._decide(outgoing, without)
 
     def _decide(self, outgoing: Outgoing, route: RouteRequest) -> Decision:
         with self._metrics.decide_seconds.time(), outgoing.record.step("decide"):
@@ -222,11 +218,24 @@ class Proxy:
 
 
 def _again(outgoing: Outgoing) -> Outgoing:
-    """The same as the second try, which must not fail for a connection that is stale.
-
-    There is no third.
-    """
+    """The same as a further try, which must not fail for a connection that is stale."""
     return msgspec.structs.replace(outgoing, again=True)
+
+
+def _elsewhere(route: RouteRequest, tried: Decision) -> RouteRequest:
+    """The route to other workers than was tried; NoWorker where none may answer.
+
+    What only the tried one has, such as a stored response, none else may: it would
+    say that there is no such thing.
+    """
+    if route.worker == tried.worker.url:
+        raise NoWorker("no other worker has what this request is about")
+    return _without(route, tried)
+
+
+def _without(route: RouteRequest, tried: Decision) -> RouteRequest:
+    exclude = route.exclude | {tried.worker.url}
+    return msgspec.structs.replace(route, exclude=exclude)
 
 
 def _at_clients_rank(route: RouteRequest, outgoing: Outgoing) -> RouteRequest:
