@@ -131,7 +131,7 @@ def _judged(report: Report, inside: Sums, outside: Sums) -> bool:
         ),
         f"outside, predicted differs from delivered by {outside.share:.1%} "
         f"(at most {ERROR:.0%})": outside.share <= ERROR,
-        f"the gateway's memory grew by {growth:+.1%} in the second half of the run "
+        f"the gateway's memory grew by {growth:+.1%} since a quarter of the run "
         f"(at most {GROWTH:.0%})": growth <= GROWTH,
         "feeds are right at the end": not report.wrong,
     }
@@ -150,12 +150,9 @@ def _least(report: Report) -> float:
 
 
 def _growth(sizes: Sequence[int]) -> float:
-    """In the second half, medians of a twentieth each at its ends.
-
-    Until then caches fill, and most workers restart for the first time: a leak goes on.
-    """
+    """From the second quarter's start to the end, medians of a twentieth each."""
     part = max(len(sizes) // 20, 1)
-    start = len(sizes) // 2
+    start = len(sizes) // 4
     if not sizes:
         return 0.0
     before = statistics.median(sizes[start : start + part])
