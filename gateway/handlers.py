@@ -3,8 +3,9 @@
 `/gateway/explain` is one of them: it takes the same steps, but sends nothing.
 """
 
+import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import msgspec
 from aiohttp import web
@@ -25,6 +26,7 @@ from gateway.request.describe import (
     Describer,
     kind_of,
 )
+from gateway.request.form import FORM, model_of
 from gateway.request.headers import target
 from gateway.request.integrity import is_encoded, is_signed
 from gateway.request.outgoing import Outgoing
@@ -131,13 +133,19 @@ class Handlers:
             return await self._forward(request, outgoing, described.route)
 
     async def _read(self, request: web.Request, share: Share) -> bytes:
-        try:
+        with self._refusals():
             body = await bodies.read(request, self._config.max_body, share)
+        record_of(request).read(body)
+        return body
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Counts bodies for which there is no room."""
+        try:
+            yield
         except Overloaded:
             self._metrics.refused.labels("bodies").inc()
             raise
-        record_of(request).read(body)
-        return body
 
     async def _forward(
         self, request: web.Request, outgoing: Outgoing, route: RouteRequest
@@ -181,7 +189,7 @@ class Handlers:
         )
 
     async def _other(self, request: web.Request, identity: bytes) -> web.StreamResponse:
-        """Proxy an inference path as it is; JSON is looked into, the rest streamed."""
+        """Proxy an inference path as it is; what can tell its model is looked into."""
         path = asked_path(target(request.raw_path))
         if not is_proxied(path, self._config.proxy_path):
             raise NotFound("there is no such route here")
@@ -201,11 +209,18 @@ class Handlers:
             body = await self._read(request, share)
             peeked = await peek(body)
             outgoing = _outgoing(request, identity, OTHER, body, len(body), begun)
+        elif length != 0:
+            bodies.refuse_announced(request, limit)  # before a worker hears of it
+            model, stream = None, bodies.stream(request, limit)
+            if request.content_type == FORM and self._describer.models_differ:
+                with self._refusals():
+                    form = request.headers["Content-Type"]
+                    model, stream = await model_of(form, stream, share.take)
+            peeked = Peeked(model=model)
+            outgoing = _outgoing(request, identity, OTHER, stream, length, begun)
         else:
             peeked = Peeked()
-            bodies.refuse_announced(request, limit)  # before a worker hears of it
-            stream = bodies.stream(request, limit) if length != 0 else b""
-            outgoing = _outgoing(request, identity, OTHER, stream, length, begun)
+            outgoing = _outgoing(request, identity, OTHER, b"", length, begun)
         return msgspec.structs.replace(outgoing, share=share), peeked
 
     async def _explain(

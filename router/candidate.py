@@ -7,6 +7,8 @@ from router.worker import Worker
 
 DELAY_WEIGHT = 1
 """A prefill takes its own time, and as much again from those that wait behind it."""
+LATE_WEIGHT = 3
+"""The longer a worker is late, the longer it will be: as much again, three times."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -20,8 +22,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     waits there besides, by the worker's report; `full`: it has no room by that report.
     `room_tokens` are what its cache takes before it pushes something out; None where
     its size is not known. `recent_tokens` are what was sent there lately,
-    `output_tokens` what the answer is expected to have. `tokens_per_s` is the prefill
-    rate. `last_turn` grows with each choice.
+    `output_tokens` what the answer is expected to have. `late_s`: so long first tokens
+    of the worker are overdue, while nothing comes from it. `tokens_per_s` is the
+    prefill rate. `last_turn` grows with each choice.
     """
 
     worker: Worker
@@ -40,14 +43,16 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     guessed_tokens: int = 0
     recent_tokens: float = 0.0
     output_tokens: int = 0
+    late_s: float = 0.0
     others_tokens: int = 0
     full: bool = False
     room_tokens: int | None = None
 
     @property
     def wait_s(self) -> float:
-        """Seconds of prefill in flight before it."""
-        return (self.inflight_tokens + self.others_tokens) / self.tokens_per_s
+        """Seconds of prefill in flight before it, and what a late worker may take."""
+        waiting = self.inflight_tokens + self.others_tokens
+        return waiting / self.tokens_per_s + LATE_WEIGHT * self.late_s
 
     @property
     def prefill_s(self) -> float:

@@ -123,6 +123,7 @@ def _candidate(place: _Place, request: RouteRequest, output_tokens: int) -> Cand
         last_turn=ledger.last_turn,
         recent_tokens=ledger.recent_tokens,
         output_tokens=output_tokens,
+        late_s=worker.late_s,
         others_tokens=sum(report.others_tokens for report in reports) // count,
         room_tokens=_room_tokens(place),
         full=len(reports) == count and all(report.full for report in reports),

@@ -21,8 +21,9 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere; `suspect_tokens` of either are in doubt. `hit_tokens` are taken as held,
     by index or history. `uncached_tokens` are the rest of the prompt, where doubtful
     and offloaded tokens count as held in part only. `cost_s` is the sum of `wait_s`
-    (prefill in flight before it, others' too), `prefill_s` (its own) and `delay_s`
-    (what those behind it wait for it); `estimate_s` is without the last.
+    (prefill in flight before it, others' too, and three times `late_s`, for which first
+    tokens are overdue and nothing comes from the worker), `prefill_s` (its own) and
+    `delay_s` (what those behind it wait for it); `estimate_s` is without the last.
     `prefill_rate` is in tokens per second, `knowledge` the state of its feed. By the
     worker's own report, if there is one: `others_tokens` wait there that this gateway
     did not send, `kv_usage` is the share of its KV cache in use; `full` candidates are
@@ -52,6 +53,7 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     kv_usage: float | None
     full: bool
     prefill_rate: float
+    late_s: float
     wait_s: float
     prefill_s: float
     delay_s: float
@@ -208,6 +210,7 @@ def _explained(candidate: Candidate) -> ExplainedCandidate:
         kv_usage=None if report is None else report.load.kv_usage,
         full=candidate.full,
         prefill_rate=candidate.tokens_per_s,
+        late_s=candidate.late_s,
         wait_s=candidate.wait_s,
         prefill_s=candidate.prefill_s,
         delay_s=candidate.delay_s,

@@ -86,6 +86,11 @@ class WorkerPool(States):
         worker.listing = listing
         worker.names = name_models(listing, known)
 
+    @property
+    def models_differ(self) -> bool:
+        """Whether some workers have models that others do not have."""
+        return len({worker.models for worker in self._workers.values()}) > 1
+
     def booked(self, uncached_tokens: int) -> None:
         """A request with so much to prefill was sent: what is usual."""
         self._usual_tokens += USUAL_WEIGHT * (uncached_tokens - self._usual_tokens)

@@ -9,6 +9,11 @@ that are not streamed owe nothing here: they are silent until their end.
 import math
 from collections.abc import Callable
 
+TIMES = 3.0
+"""A first token is late after as many times what it should take."""
+BEHIND_S = 1.0
+"""Seconds it may take longer for what was sent later, at most."""
+
 
 class Pulse:
     """Counts what comes from a worker, and the first tokens that it owes."""
@@ -48,3 +53,17 @@ class Pulse:
             self._seen, self._since, self.expected_s = self.beats, now, prefill_s
         self.expected_s = min(self.expected_s, prefill_s)
         return now - self._since
+
+    def late_s(self, prefill_s: float, cost_s: float) -> float:
+        """Seconds for which something should have come; 0: it is in time.
+
+        `cost_s` is what a first token takes besides its prefill.
+        """
+        silent_s = self.silent_s(prefill_s)
+        if not silent_s:
+            return 0.0
+        # What came later may be prefilled along with it, but its time is no margin: a
+        # worker that hangs would be given ever more of it.
+        first_s = self.expected_s
+        behind_s = min(prefill_s - first_s, BEHIND_S)
+        return max(0.0, silent_s - TIMES * (cost_s + first_s) - behind_s)

@@ -39,9 +39,9 @@ ERROR_LIMIT = 0.5
 NO_FAULT = frozenset({501})
 """5xx that tell nothing of the worker: it has not got that route."""
 
-SLOW_S, SLOW_TIMES = 1.0, 3.0
 STALLED_S, STALLED_TIMES = 10.0, 10.0
 """Silence that is borne: seconds, and multiples of the prefill in flight."""
+SLOW_S = 1.0
 MANY, MANY_SLOW_S = 2, 0.2
 """First tokens owed from which on less is borne: the less, the more there are."""
 
@@ -132,7 +132,7 @@ class States:
 
     def timed_out(self, worker: Worker) -> None:
         """A request waited for too long: a failure, unless other answers come."""
-        if worker.pulse.silent_s(_prefill_s(worker)) > SLOW_S:
+        if worker.pulse.silent_s(worker.prefill_s) > SLOW_S:
             self.failed(worker, "no answer in time")
 
     def checked(
@@ -199,7 +199,7 @@ class States:
     def _look(self, worker: Worker) -> bool:
         """Whether first tokens are overdue; a stall is noticed, and its end."""
         owed = worker.pulse.owed
-        prefill_s = _prefill_s(worker) if owed else 0.0
+        prefill_s = worker.prefill_s if owed else 0.0
         silent_s = worker.pulse.silent_s(prefill_s)
         borne_s = SLOW_S if owed < MANY else MANY_SLOW_S / owed
         if silent_s <= borne_s:
@@ -211,11 +211,7 @@ class States:
             worker.stalled, worker.beats_at_stall = True, worker.pulse.beats
             reason = f"first tokens are overdue, silent for {silent_s:.0f} s"
             self._enter(worker, WorkerState.suspect, reason)
-        # What came later may be prefilled along with it, but its time is no margin: a
-        # worker that hangs would be given ever more of it.
-        first_s = worker.pulse.expected_s
-        borne_s += SLOW_TIMES * (worker.rate.cost_s + first_s)
-        return silent_s > borne_s + min(prefill_s - first_s, SLOW_S)
+        return worker.late_s > borne_s
 
     def _stall_over(self, worker: Worker) -> None:
         worker.stalled = False
@@ -246,11 +242,6 @@ class States:
         log.log(level, "worker %s: %s -> %s: %s", worker.url, before, state, reason)
         if self._on_change is not None:
             self._on_change(worker, before)
-
-
-def _prefill_s(worker: Worker) -> float:
-    """What the prefills in flight are expected to take."""
-    return worker.rate.seconds(worker.inflight_tokens)
 
 
 def back_off_s(failures: int) -> float:

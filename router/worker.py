@@ -120,6 +120,18 @@ class Worker(Standing):
         """Uncached prompt tokens in flight at all its ranks."""
         return sum(ledger.uncached_tokens for ledger in self.ledgers.values())
 
+    @property
+    def prefill_s(self) -> float:
+        """Seconds that the prefills in flight at all its ranks should take."""
+        return self.rate.seconds(self.inflight_tokens)
+
+    @property
+    def late_s(self) -> float:
+        """Seconds for which it is silent although a first token is due."""
+        if not self.pulse.owed:
+            return 0.0
+        return self.pulse.late_s(self.prefill_s, self.rate.cost_s)
+
     def doubt(self) -> None:
         """It may be another process now: what was proven is not, until it is again."""
         self.doubts += 1

@@ -81,6 +81,11 @@ class Describer:
         self._rendering = render
         self._forwarding = forwarding
 
+    @property
+    def models_differ(self) -> bool:
+        """Whether it matters to which model a request is."""
+        return self._pool.models_differ
+
     async def describe(
         self,
         body: bytes,

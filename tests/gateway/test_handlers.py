@@ -4,6 +4,7 @@ import contextlib
 import json
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 from yarl import URL
@@ -42,6 +43,31 @@ async def test_models_are_the_union(
     assert listing["data"][0].keys() == direct.keys()
     assert listing["data"][0]["owned_by"] == "vllm"
     assert listing["data"][0]["max_model_len"] == direct["max_model_len"]
+
+
+async def test_forms_go_where_their_model_is(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Audio is a form: `curl` sends the file before the model, libraries after it."""
+    names = [("reads",), ("hears",)]
+    workers = [
+        await start_worker(msgspec.structs.replace(SIM, served_model_name=name))
+        for name in names
+    ]
+    gateway = await start_gateway(*workers, policy="round_robin")
+    for model_first in (True, False) * 2:
+        form = aiohttp.FormData()
+        fields = [("model", "hears"), ("language", "en")]
+        for name, value in fields if model_first else ():
+            form.add_field(name, value)
+        form.add_field("file", b"RIFF" * 50_000, filename="a.wav")
+        for name, value in () if model_first else fields:
+            form.add_field(name, value)
+        url = f"{gateway.url}/v1/audio/transcriptions"
+        async with gateway.client.post(url, data=form) as response:
+            assert response.status == 404  # the simulated worker's: it is deaf
+    went = [await gateway.metric("attempts_total", worker=w.url) for w in workers]
+    assert went == [0, 4]
 
 
 @pytest.mark.parametrize("path", ["a/b", "a%2Fb", "a%2fb?x=1"])

@@ -27,6 +27,7 @@ def candidate(
     rate: float = 20_000,
     last_turn: int = 0,
     room: int | None = None,
+    late_s: float = 0.0,
 ) -> Candidate:
     """A candidate for a prompt of 1,000 tokens: 100 blocks of 10."""
     spec = WorkerSpec(url=url)
@@ -48,6 +49,7 @@ def candidate(
         tokens_per_s=rate,
         last_turn=last_turn,
         room_tokens=room,
+        late_s=late_s,
     )
 
 

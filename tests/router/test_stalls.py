@@ -3,6 +3,7 @@
 import pytest
 
 from router import Decision, Worker, WorkerState
+from tests.router.choices import candidate, choose
 from tests.router.fleet import Fleet, prompt, urls
 
 
@@ -107,3 +108,32 @@ def test_a_timeout_speaks_against_a_worker_that_is_silent(
         other.first_token()
     decision.failed("timeout")
     assert (state(worker) is WorkerState.suspect) is failed
+
+
+@pytest.mark.parametrize(
+    ("rate", "late_s", "chosen"),
+    [(20_000, 0.02, 0), (20_000, 0.04, 1), (2_000, 0.04, 0), (2_000, 0.4, 1)],
+)
+def test_a_late_worker_keeps_what_is_dear_to_move(
+    rate: float, late_s: float, chosen: int
+) -> None:
+    """Its lateness is weighed three times: a hiccup does not scatter long prefills.
+
+    900 tokens held are worth their prefill twice, here 0.09 s and 0.9 s.
+    """
+    late = candidate("late", uncached=100, rate=rate, late_s=late_s)
+    assert choose("kv_cache_aware", late, candidate(rate=rate)) == chosen
+
+
+def test_it_is_late_from_three_times_what_a_first_token_takes() -> None:
+    """Its prefill and the fixed cost of a first token; nothing once it speaks."""
+    fleet = Fleet(1)
+    worker = fleet.worker("w1")
+    due_s = 3 * (worker.rate.seconds(160) + worker.rate.cost_s)
+    decision = send(fleet, "w1", tokens=160)
+    fleet.clock += due_s
+    assert worker.late_s == 0
+    fleet.clock += 0.2
+    assert worker.late_s == pytest.approx(0.2)
+    decision.first_token()
+    assert worker.late_s == 0
