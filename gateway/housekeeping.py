@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from gateway.loading import give_back_memory
+from gateway import memory
 from gateway.metrics.registry import Metrics
 from kvindex.index import Indexes
 from router.blockers import BlockerLog
@@ -47,16 +47,12 @@ class Housekeeping:
             await asyncio.sleep(TICK_S)
 
     async def give_back(self) -> None:
-        """Return freed memory to the system, until cancelled.
-
-        Else each burst keeps what it took, and a process seems to grow for hours. It
-        takes 1 to 4 ms, in a thread.
-        """
+        """Return freed memory to the system, in a thread, until cancelled."""
         pause = GIVE_BACK_S
         while True:
             await asyncio.sleep(pause)
             begun = time.monotonic()
-            await asyncio.to_thread(give_back_memory)
+            await asyncio.to_thread(memory.give_back)
             pause = max(GIVE_BACK_S, (time.monotonic() - begun) / GIVE_BACK_SHARE)
 
     async def watch_loop(self) -> None:

@@ -22,6 +22,7 @@ import msgspec
 import uvloop
 from aiohttp import web
 
+from gateway import memory
 from gateway.background import running
 from gateway.listening import listen, url_of
 from gateway.server import make_runner
@@ -87,6 +88,7 @@ class Doors(msgspec.Struct, frozen=True, kw_only=True):
 def serve(server: Server, config: SharedConfig, doors: Doors) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP; exit status 0. Raises ConfigError."""
     allow_many_connections()
+    memory.keep_large_apart()
     tls = Tls.of(config)
     shorten_pauses()
     uvloop.run(_serve(server, config, doors, tls))

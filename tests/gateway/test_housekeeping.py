@@ -1,18 +1,15 @@
 """Feeds are ticked, the index is swept, the loop's lag is seen."""
 
 import asyncio
-import resource
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gateway import housekeeping
+from gateway import housekeeping, memory
 from gateway.housekeeping import Housekeeping
-from gateway.loading import give_back_memory
 from gateway.metrics.registry import Metrics
 from tests.running import until
 
@@ -72,7 +69,7 @@ async def test_memory_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
         threads.append(threading.get_ident())
         time.sleep(0.1)
 
-    monkeypatch.setattr(housekeeping, "give_back_memory", slow)
+    monkeypatch.setattr(memory, "give_back", slow)
     nothing: Any = None
     house = Housekeeping(nothing, nothing, nothing, nothing)
     task = asyncio.create_task(house.give_back())
@@ -82,17 +79,3 @@ async def test_memory_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - begun > 0.25
     task.cancel()
     assert threading.get_ident() not in threads
-
-
-def test_what_was_freed_is_given_back() -> None:
-    """Memory that small objects had between others that stay is the system's again."""
-    page = resource.getpagesize()
-
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * page
-
-    pieces = [bytearray(60_000) for _ in range(2_000)]
-    held = resident()
-    del pieces[:-1:1]
-    give_back_memory()
-    assert held - resident() > 100_000_000
