@@ -231,6 +231,10 @@ class ConnectFailed(UpstreamFailed):
     retryable = True
 
 
+class ConnectTimedOut(ConnectFailed):
+    """None within the time there was for it, where others are refused at once."""
+
+
 class StaleConnection(UpstreamFailed):
     """A reused connection ended at once, without a byte of answer.
 

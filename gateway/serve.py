@@ -25,7 +25,7 @@ from aiohttp import web
 from gateway import memory
 from gateway.background import running
 from gateway.listening import listen, url_of
-from gateway.server import make_runner
+from gateway.server import Runner, make_runner
 from gateway.settings.shared_config import SharedConfig
 from gateway.streams import say
 from gateway.tls import Tls
@@ -140,6 +140,7 @@ async def _serve(server: Server, config: SharedConfig, doors: Doors, tls: Tls) -
             doors.tell(await open_sockets(runner, doors.clients, tls.clients))
             await leaving.once.wait()
             server.leave()
+            runner.leave()
             if leaving.first is signal.SIGTERM:  # who sends others may stop now
                 await asyncio.sleep(config.drain_delay)
             log.info("open requests have %g s to end", config.drain_timeout)
@@ -174,7 +175,7 @@ def _is_ignored(number: signal.Signals) -> bool:
 
 async def _runner(
     stack: contextlib.AsyncExitStack, app: web.Application, shutdown_s: float
-) -> web.AppRunner:
+) -> Runner:
     runner = make_runner(app, shutdown_s=shutdown_s)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)

@@ -1,9 +1,10 @@
 """The HTTP server: aiohttp's, with every default that matters set on purpose.
 
-Beyond public names of aiohttp 3.14 it uses four: ``AppRunner._make_server`` and
-``Server._loop``, to have connections of our own class, ``RequestHandler._messages``,
-to see that a body broke off (its C parser tells nobody who is waiting for the body),
-and ``RequestHandler._waiter``, to see that it waits for a head.
+Beyond public names of aiohttp 3.14 it uses six: ``AppRunner._make_server`` and
+``Server._loop``, to have connections of our own class; of ``RequestHandler``
+``_messages``, to see that a body broke off (its C parser tells nobody who is waiting
+for the body), ``_waiter``, to see that it waits for a head, and ``_close`` and
+``_force_close``: once they are set it throws away what comes of a body that has begun.
 """
 
 import asyncio
@@ -36,6 +37,9 @@ HEADER_LIMIT = 64 * 1024
 HEAD_LIMIT = 256 * 1024
 """Bytes of a head that are kept until it is complete."""
 
+HEADER_COUNT = 1024
+"""Headers of a request: no more, as trailers, too, are kept up to so many."""
+
 CANCEL_S = 0.05
 """What is still open after its time has this long to be cancelled."""
 
@@ -43,21 +47,22 @@ UNTAKEN_S = 300
 """A client that acknowledges nothing for this long loses its connection (Linux)."""
 
 
-def make_runner(app: web.Application, *, shutdown_s: float = 60.0) -> web.AppRunner:
+def make_runner(app: web.Application, *, shutdown_s: float = 60.0) -> "Runner":
     """The runner of `app`; whoever calls it sets it up and adds sites.
 
     What differs from aiohttp 3.14's defaults, and why:
     - a client that leaves cancels its handler, and so its request to the worker;
     - request bodies are not decompressed: a worker gets what the client sent;
-    - long header lines pass, as workers take them (tokens, traces, cookies);
+    - long and many header lines pass, as workers take them (tokens, traces, cookies);
     - no access log line per request;
     - after an early answer the rest of the body is read for a few seconds, so that
       the client gets to read the answer.
     Bodies are limited by `gateway.request.body`, not by ``client_max_size``.
     """
-    return _Runner(
+    return Runner(
         app,
         auto_decompress=False,
+        max_headers=HEADER_COUNT,
         max_line_size=HEADER_LIMIT,
         max_field_size=HEADER_LIMIT,
         keepalive_timeout=KEEP_ALIVE_S,
@@ -69,18 +74,20 @@ def make_runner(app: web.Application, *, shutdown_s: float = 60.0) -> web.AppRun
 
 
 class ClientConnection(web.RequestHandler):
-    """A client's connection, as aiohttp has it, with five faults mended.
+    """A client's connection, as aiohttp has it, with seven faults mended.
 
     A body that becomes unreadable fails its reader at once; what is not HTTP gets an
     answer in OpenAI's shape, without its input and without a stack trace in the log;
     a client that takes nothing does not keep its connection for ever; a head is limited
-    as a whole, not only line by line; the end takes as long as was given, not twice.
+    as a whole, not only line by line; the end takes as long as was given, not twice; a
+    body that has begun is read on meanwhile; answers say that the connection ends.
     """
 
-    __slots__ = ("_head_size", "body")
+    __slots__ = ("_head_size", "_server", "body")
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, server: "_Server", **kwargs: Any) -> None:
+        super().__init__(server, **kwargs)
+        self._server = server
         self.body: StreamReader | None = None
         """The body that is being read."""
         self._head_size = 0  # bytes of a head that is not complete
@@ -96,7 +103,7 @@ class ClientConnection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         between_requests = self._waiter is not None
-        super().data_received(data)
+        self._take(data)
         if between_requests and not self._messages:
             self._limit_head(len(data))
         else:
@@ -105,6 +112,29 @@ class ClientConnection(web.RequestHandler):
         if body is not None and self._messages and not body.is_eof():
             # A further message before the end of this body is a parsing error.
             body.set_exception(web.RequestPayloadError("badly framed"))
+
+    def _take(self, data: bytes) -> None:
+        closing = self._close, self._force_close
+        if self.body is not None and self.transport is not None:
+            self._close = self._force_close = False
+        super().data_received(data)
+        self._close |= closing[0]
+        self._force_close |= closing[1]
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the server is about to end: it wants no further request."""
+        return self._server.leaving
+
+    async def finish_response(
+        self,
+        request: web.BaseRequest,
+        resp: web.StreamResponse,
+        start_time: float | None,
+    ) -> tuple[web.StreamResponse, bool]:
+        if self.leaving:
+            resp.force_close()
+        return await super().finish_response(request, resp, start_time)
 
     def _limit_head(self, size: int) -> None:
         self._head_size += size
@@ -196,12 +226,13 @@ class _Server(web.Server):
             handler_cancellation=True,
         )
         self._options = options
+        self.leaving = False
 
     def __call__(self) -> web.RequestHandler:
         return ClientConnection(self, loop=self._loop, **self._options)
 
 
-class _Runner(web.AppRunner):
+class Runner(web.AppRunner):
     """An AppRunner with our server in it."""
 
     __slots__ = ("_options",)
@@ -218,6 +249,11 @@ class _Runner(web.AppRunner):
             app, handle_signals=handle_signals, shutdown_timeout=shutdown_timeout
         )
         self._options = options
+
+    def leave(self) -> None:
+        """Answers say from now on that their connection ends."""
+        if isinstance(self.server, _Server):
+            self.server.leaving = True
 
     async def _make_server(self) -> web.Server:
         return _Server(await super()._make_server(), self._options)

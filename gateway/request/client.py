@@ -16,6 +16,7 @@ from aiohttp.abc import AbstractStreamWriter
 from gateway.access.cross_origin import told_for
 from gateway.errors import GatewayError
 from gateway.request.headers import RawHeaders, first, serialize, to_client
+from gateway.server import ClientConnection
 
 BUFFER_HIGH = 256 * 1024
 """Bytes that wait for a slow client before the worker is paused."""
@@ -93,7 +94,7 @@ class ClientWriter:
         self._ends_with_connection = not (sized or bodiless or self.chunked)
         self.open_ended = self.chunked or self._ends_with_connection
         """Something may be added to the body: its length has not been announced."""
-        self.response.reusable = request.keep_alive and not self._ends_with_connection
+        self.response.reusable = not self._ends_with_connection and _goes_on(request)
         headers = told_for(request, headers)
         own = self._own_headers(request)
         self._head = serialize(
@@ -175,6 +176,13 @@ class ClientWriter:
         transport = self._transport
         if data and transport is not None and not transport.is_closing():
             transport.write(data)
+
+
+def _goes_on(request: web.Request) -> bool:
+    """Whether the client's connection may carry another request."""
+    connection = request.protocol
+    leaving = isinstance(connection, ClientConnection) and connection.leaving
+    return request.keep_alive and not leaving
 
 
 def cut(request: web.Request, status: int = 500) -> RelayedResponse:

@@ -1,16 +1,22 @@
 """One request through one worker, or more: decide, send, retry, relay, account.
 
-What may be tried again: what reached nobody (no connection, or a reused connection that
-was already closed), and what met a worker that says it is busy (429, 503), each once,
-at once, at another worker. Everything else is the client's to know: no worker may have
-acted on a request that another gets.
+What may be tried again, at once, at another worker: what reached nobody (no connection,
+or a reused connection that was already closed), as a host may go with many workers, and
+once what met a worker that says it is busy (429, 503). Everything else is the client's
+to know: no worker may have acted on a request that another gets.
 """
 
 import msgspec
 from aiohttp import web
 
 from gateway.access.credentials import OWN_CREDENTIALS, Credentials
-from gateway.errors import ConnectFailed, GatewayError, NoWorker, StaleConnection
+from gateway.errors import (
+    ConnectFailed,
+    ConnectTimedOut,
+    GatewayError,
+    NoWorker,
+    StaleConnection,
+)
 from gateway.metrics.registry import Metrics
 from gateway.request.account import Account, Accounts, failure_kind
 from gateway.request.decision_header import decision_header
@@ -25,6 +31,9 @@ from router.decision import BUSY_STATUSES, Decision
 from router.pool import NoCandidate
 from router.request import RouteRequest
 from router.router import Router
+
+TRIES = 8
+"""Where connections are refused, which takes a moment; two where they time out."""
 
 
 class Attempt(msgspec.Struct, kw_only=True):
@@ -124,26 +133,30 @@ class Proxy:
     async def _reached(
         self, outgoing: Outgoing, route: RouteRequest, decision: Decision
     ) -> tuple[Attempt, RouteRequest]:
-        """The answer of a decision's worker, or of one more where that was not reached.
+        """The answer of a decision's worker, or of the next that can be reached.
 
         And the route to those that are left.
         """
-        try:
-            return await self._attempt(outgoing, decision), route
-        except (ConnectFailed, StaleConnection) as error:
-            stale = isinstance(error, StaleConnection)
-            second = None
-            if error.retryable:
-                second = self._second(outgoing, route, decision, stale=stale)
-            if second is None:
-                raise
-        left = _without(route, decision)
-        return await self._attempt(_again(outgoing), second), left
+        waited = 0
+        for _ in range(TRIES - 1):
+            try:
+                return await self._attempt(outgoing, decision), route
+            except (ConnectFailed, StaleConnection) as error:
+                waited += isinstance(error, ConnectTimedOut)
+                further = None
+                if error.retryable and waited < 2:
+                    stale = isinstance(error, StaleConnection)
+                    further = self._further(outgoing, route, decision, stale=stale)
+                if further is None:
+                    raise
+            route = _without(route, decision)
+            outgoing, decision = _again(outgoing), further
+        return await self._attempt(outgoing, decision), route
 
-    def _second(
+    def _further(
         self, outgoing: Outgoing, route: RouteRequest, failed: Decision, *, stale: bool
     ) -> Decision | None:
-        """Where to send once more after a try that reached nobody, if anywhere.
+        """Where to send after a try that reached nobody, if anywhere.
 
         After a `stale` connection that may be to the same worker.
         """

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from gateway.errors import BadRequest, ConnectFailed
+from gateway.errors import BadRequest, ConnectFailed, ConnectTimedOut
 from gateway.request.headers import RawHeaders, serialize
 from gateway.upstreams.exchange import Exchange, Timeouts
 from gateway.upstreams.origin import Origin
@@ -138,7 +138,8 @@ class Upstreams:
                     made, origin.host, origin.port, ssl=tls
                 )
         except TimeoutError:
-            raise ConnectFailed(f"no connection to the worker in {limit:g} s") from None
+            message = f"no connection to the worker in {limit:g} s"
+            raise ConnectTimedOut(message) from None
         except (OSError, UnicodeError) as error:
             raise ConnectFailed("no connection to the worker") from error
         self._all.add(connection)

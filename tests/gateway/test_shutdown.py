@@ -138,3 +138,43 @@ async def test_these_do_not_wait_for_others(number: signal.Signals) -> None:
         process.send_signal(number)
         assert await ended(process) == 0
         assert time.monotonic() - begun < 15
+
+
+@pytest.mark.parametrize("kind", [b"application/json", b"application/octet-stream"])
+async def test_an_upload_that_has_begun_is_read_on(kind: bytes) -> None:
+    """Held whole or passed on as it comes: its rest may come after the delay."""
+    async with streaming(1, 0) as worker, started(worker, "0.2", "10") as served:
+        process, url = served
+        async with RawClient(int(url.rpartition(":")[2])) as upload:
+            head = b"POST /v1/files HTTP/1.1\r\nHost: g\r\nContent-Type: %b\r\n" % kind
+            await upload.send(head + b"Content-Length: 9\r\n\r\n" + CHAT[:4])
+            await asyncio.sleep(0.1)
+            begun = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            await asyncio.sleep(0.7)
+            await upload.send(b"12345")
+            answer = await upload.head()
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert await upload.chunk() == event(0)
+        assert await ended(process) == 0
+        assert time.monotonic() - begun < 5
+
+
+async def test_answers_say_that_the_connection_ends() -> None:
+    """Once it is leaving, so that clients go elsewhere and meet no closed port."""
+    async with streaming(1, 0) as worker, started(worker, "1", "10") as served:
+        process, url = served
+        port = int(url.rpartition(":")[2])
+        for signalled in (False, True):
+            if signalled:
+                process.send_signal(signal.SIGTERM)
+                await asyncio.sleep(0.2)
+            async with RawClient(port) as client:
+                await client.send(b"GET /health HTTP/1.1\r\nHost: g\r\n\r\n")
+                own, _ = await client.answer()
+            async with RawClient(port) as client:
+                await client.post(CHAT)
+                relayed = await client.head()
+            for head in (own, relayed):
+                assert (b"\r\nconnection: close\r\n" in head.lower()) is signalled
+        assert await ended(process) == 0
