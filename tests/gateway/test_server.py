@@ -76,6 +76,18 @@ async def test_long_headers_pass() -> None:
     await runner.cleanup()
 
 
+async def test_many_headers_pass() -> None:
+    """Far more than the 128 that aiohttp takes: what limits a head is its size."""
+    runner, port = await started()
+    lines = b"".join(b"X-%d: 1\r\n" % number for number in range(1_000))
+    async with RawClient(port) as client:
+        await client.send(b"GET / HTTP/1.1\r\nHost: g\r\n" + lines + b"\r\n")
+        head, body = await client.answer()
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert body == b"1001"
+    await runner.cleanup()
+
+
 async def test_handlers_are_cancelled_when_the_client_leaves() -> None:
     """aiohttp's default is that they are not."""
     cancelled = asyncio.Event()
