@@ -160,9 +160,13 @@ class Orphans:
         return orphan
 
     def adopt(self, parent: EngineHash, limit: int) -> Iterator[tuple[Name, Orphan]]:
-        """Take out children of a block that has arrived, so many at most."""
+        """Take out children of a block that has arrived, so many at most.
+
+        All may be forgotten while it is gone through: storing one can meet the bound.
+        """
         for name in tuple(islice(self._children.get(parent, ()), limit)):
-            yield name, self._leave(name)
+            if name in self._blocks:
+                yield name, self._leave(name)
 
     def take(self, name: Name, parent: EngineHash | None) -> Orphan | None:
         """Take out one orphan, if it is one and waits for this parent."""
