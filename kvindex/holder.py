@@ -233,6 +233,7 @@ class Holder:
         """Whether they are still held nobody knows."""
         self.adoption.clear()
         self.orphans.clear()
+        self._charges.account()
 
     def trust(self) -> None:
         """Nothing is in doubt any more."""

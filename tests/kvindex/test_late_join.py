@@ -197,6 +197,7 @@ def test_orphans_of_a_feed_that_stays_lost_are_forgotten(late: Late) -> None:
     late.world.clock.now += late.worker.feed.settings.suspect_ttl_s + 1
     late.worker.feed.tick()
     assert late.worker.feed.orphans == 0
+    assert late.world.indexes.memory.used_bytes == 0
 
 
 def test_what_is_gone_or_of_another_size(late: Late) -> None:
