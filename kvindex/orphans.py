@@ -33,7 +33,7 @@ Name = tuple[HolderKey, EngineHash]
 class Orphan(msgspec.Struct):
     """One block: its ids (u32 little-endian), its media key, and how many copies.
 
-    `doubtful`: what was guessed below its parent was not so.
+    `doubtful`: its parent is gone, or what was guessed of it was not so.
     """
 
     parent: EngineHash
@@ -117,19 +117,15 @@ class Orphans:
     def remove(
         self, key: HolderKey, engine_hash: EngineHash, *, whole: bool = False
     ) -> None:
-        """A copy of this block is gone, or all of them; nothing if it is no orphan."""
+        """A copy of this block is gone, or all of them; it need not be an orphan."""
         orphan = self._blocks.get((key, engine_hash))
-        if orphan is None:
-            self._doubt_below(engine_hash)
-            return
-        orphan.copies -= 1
-        if whole or not orphan.copies:
+        if orphan is not None:
+            orphan.copies -= 1
+            if orphan.copies and not whole:
+                return
             self._leave((key, engine_hash))
-
-    def _doubt_below(self, parent: EngineHash) -> None:
-        """What is before these is not held any more."""
-        for name in self._children.get(parent, ()):
-            self._blocks[name].doubtful = True
+        for name in self._children.get(engine_hash, ()):
+            self._blocks[name].doubtful = True  # what is before it is not held any more
 
     def move(self, key: HolderKey, engine_hash: EngineHash, to: HolderKey) -> None:
         """This block is in another medium now; nothing if it is no orphan."""

@@ -207,6 +207,10 @@ def test_what_is_gone_or_of_another_size(late: Late) -> None:
     assert late.guessed(1, 2, 11, 12, size=32) == 0
     late.hear(removed(2))  # type: ignore[arg-type]
     assert late.guessed(1, 2, 11, 12, 13) == 0
+    late.hear(stored(31, 32, 33, parent=30))
+    assert late.guessed(1, 30, 31, 32, 33, 34) == 5
+    late.hear(removed(32))  # type: ignore[arg-type]
+    assert late.guessed(1, 30, 31, 32, 33, 34) == 3  # not what was below it
 
 
 def test_adapters_are_kept_apart(late: Late) -> None:
