@@ -116,6 +116,7 @@ class Feed(FeedView):
 
     def _emptied(self) -> None:
         self._silence.excuse()
+        self._places.clear()
         if self._on_restart:
             self._on_restart()
 

@@ -110,6 +110,17 @@ def test_the_same_text_below_another_prompt_is_no_proof(late: Late) -> None:
     assert late.known(1, 2, 11, 12, 13) == 3
 
 
+def test_a_place_of_before_a_restart(late: Late) -> None:
+    """What the process before found cached says nothing of the next one's blocks."""
+    late.ask(1, 2, 21, found=2, events=())
+    feed = late.worker.feed
+    feed.restarted("another process")
+    feed.receive(9, payload(stored(21, names=(921,), parent=902)))
+    late.later()
+    assert feed.owner is not None
+    assert (feed.owner.blocks, feed.orphans) == (0, 1)
+
+
 def test_what_is_indexed_needs_no_place(late: Late) -> None:
     """Its own block is where its parent is: an orphan that is alike is another's."""
     late.hear(stored(1, 2))
