@@ -21,9 +21,12 @@ HEADS = 64
 """Of the latest runs of orphans so many are remembered by their first block."""
 
 ALIKE = 16
-"""Orphans with the same ids that are compared with a prompt."""
+"""Orphans with the same ids that are compared with one block of a prompt."""
+COMPARED = 64
+"""Those that are compared with a prompt in all: where its blocks are all alike, and an
+orphan's run differs at its beginning only, there would be thousands."""
 STEPS = 64
-"""Orphans before those that are compared."""
+"""Orphans before each that are compared."""
 
 HolderKey = tuple[int, str, bool]
 """(group, medium, remote): which of an owner's block maps."""
@@ -187,12 +190,15 @@ class Orphans:
         That what is before the run is held as well is the guess: the prompt has it
         before these ids, but others may have something else.
         """
-        for back, token_ids in enumerate(content.backwards):
-            position = content.count - 1 - back
-            for name in islice(self._by_ids.get(token_ids, ()), ALIKE):
-                head, start = self._head(name, content, position)
-                if start:
-                    return Guess(head, start, position + 1)
+        alike = (
+            (name, position)
+            for position, token_ids in content.backwards
+            for name in islice(self._by_ids.get(token_ids, ()), ALIKE)
+        )
+        for name, position in islice(alike, COMPARED):
+            head, start = self._head(name, content, position)
+            if start:
+                return Guess(head, start, position + 1)
         return None
 
     def _head(self, name: Name, content: Content, position: int) -> tuple[Name, int]:

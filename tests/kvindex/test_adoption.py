@@ -11,7 +11,9 @@ def test_the_bound_is_met_between_two_slices() -> None:
     late, other = (
         Feed(model=MODEL, indexes=indexes, key=key, clock=Clock()) for key in "ab"
     )
-    late.receive(5, payload(*(stored(block, parent=1) for block in range(1_000, 3_000))))
+    late.receive(
+        5, payload(*(stored(block, parent=1) for block in range(1_000, 3_000)))
+    )
     other.receive(0, payload(stored(*range(10_000, 10_400))))
     late.sliced = True
     late.receive(6, payload(stored(1)))
