@@ -181,7 +181,7 @@ class Knowledge:
     ) -> None:
         """What a request found tells of what was guessed, and where orphans stand."""
         if sent.guess is not None and delivered_blocks <= sent.guess.start:
-            self.feed.doubt(sent.guess)
+            self.feed.misguessed(sent.guess)
         if sent.at is not None and 0 < delivered_blocks < len(hashes):
             pair = hashes[delivered_blocks - 1 : delivered_blocks + 1]
             self.feed.placed(*pair, since=sent.orphans)
