@@ -98,16 +98,16 @@ class Adoption:
         if index.holds(owner, parent) or index.holds(owner, block_hash):
             return
         found: dict[EngineHash, HolderKey] = {}
-        for head, orphan in self._orphans.heads(since):
+        for (key, _), orphan in self._orphans.heads(since):
             media = {0: orphan.media} if orphan.media else {}
             if chain(orphan.token_ids, self._page_size, parent, media) == [block_hash]:
-                found[head.parent] = head.key
+                found[orphan.parent] = key
         if len(found) != 1:  # of several nobody knows which
             return
-        ((name, key),) = found.items()
+        ((above, key),) = found.items()
         blocks = self._names.maps[key]
-        if blocks.find(name) is None and self._note(blocks, (name,), (parent,), True):
-            self.arrived(name, parent)
+        if blocks.find(above) is None and self._note(blocks, (above,), (parent,), True):
+            self.arrived(above, parent)
 
     def clear(self) -> None:
         """What has arrived is gone again."""

@@ -52,18 +52,6 @@ class Orphan(msgspec.Struct):
         return ORPHAN_BYTES + len(self.token_ids) + len(self.media or b"")
 
 
-class Head(msgspec.Struct, frozen=True):
-    """The first block of a run of orphans: below a `parent` that no event has told of.
-
-    `told` is what the caller counts orphans by, when it came.
-    """
-
-    key: HolderKey
-    name: EngineHash
-    parent: EngineHash
-    told: int
-
-
 class Guess(msgspec.Struct, frozen=True):
     """That `blocks` leading blocks of a prompt are held: those from `start` on by ids.
 
@@ -84,7 +72,7 @@ class Orphans:
         self._blocks: OrderedDict[Name, Orphan] = OrderedDict()
         self._children: dict[EngineHash, set[Name]] = {}
         self._by_ids: dict[bytes, dict[Name, None]] = {}
-        self._heads: deque[Head] = deque(maxlen=HEADS)
+        self._heads: deque[tuple[Name, int]] = deque(maxlen=HEADS)
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -98,9 +86,12 @@ class Orphans:
         told: int = 0,
         adapter: str | None = None,
     ) -> int:
-        """Keep the blocks of an event below `parent`; how many that pushed out."""
+        """Keep the blocks of an event below `parent`; how many that pushed out.
+
+        `told` is what the caller counts orphans by: `heads` asks for it.
+        """
         if (key, parent) not in self._blocks:
-            self._heads.append(Head(key, event.hashes[0], parent, told))
+            self._heads.append(((key, event.hashes[0]), told))
         for position, engine_hash in enumerate(event.hashes):
             known = self._blocks.get((key, engine_hash))
             if known is not None:
@@ -177,12 +168,12 @@ class Orphans:
         """Whether any wait for this parent."""
         return parent in self._children
 
-    def heads(self, since: int) -> Iterator[tuple[Head, Orphan]]:
-        """The latest heads that were told after `since` and are still there."""
-        for head in self._heads:
-            orphan = self._blocks.get((head.key, head.name))
-            if head.told > since and orphan is not None:
-                yield head, orphan
+    def heads(self, since: int) -> Iterator[tuple[Name, Orphan]]:
+        """The latest heads of runs that were told after `since` and are still there."""
+        for name, told in self._heads:
+            orphan = self._blocks.get(name)
+            if told > since and orphan is not None:
+                yield name, orphan
 
     def guess(self, content: Content) -> Guess | None:
         """What a prompt may have in common with orphans: the run that ends last in it.
