@@ -4,8 +4,7 @@ In slices, as thousands may wait for one block. Not here: which orphans there ar
 (`orphans.py`).
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from kvindex.blocks import chain
 from kvindex.charges import Charges
@@ -16,16 +15,8 @@ from kvindex.orphans import HolderKey, Name, Orphan, Orphans
 from kvindex.shelf import Shelf
 
 
-class Note(Protocol):
-    """Stores a run of blocks; how many of it the bound let in."""
-
-    def __call__(
-        self,
-        blocks: EngineBlocks,
-        hashes: Sequence[EngineHash],
-        own: Sequence[int],
-        announced: bool,
-    ) -> int: ...
+Note = Callable[[EngineBlocks, Sequence[EngineHash], Sequence[int], bool], int]
+"""Stores a run of blocks; how many of it the bound let in. As `Names.note`."""
 
 
 class Adoption:
@@ -70,7 +61,7 @@ class Adoption:
                 self._arrived.append((parent_name, parent))
         return adopted
 
-    def first(self, name: Name, parent_name: EngineHash | None, parent: int) -> None:
+    def stored(self, name: Name, parent_name: EngineHash | None, parent: int) -> None:
         """A block is stored below `parent`: if it waited for that, that is a copy."""
         orphan = self._orphans.take(name, parent_name)
         if orphan is not None:
