@@ -14,7 +14,6 @@ from kvindex.names import Names
 from kvindex.orphans import HolderKey, Name, Orphan, Orphans
 from kvindex.shelf import Shelf
 
-
 Note = Callable[[EngineBlocks, Sequence[EngineHash], Sequence[int], bool], int]
 """Stores a run of blocks; how many of it the bound let in. As `Names.note`."""
 
