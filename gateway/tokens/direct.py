@@ -169,7 +169,7 @@ def _in_blocks(
     try:
         for profile, size in keys:
             prompt = in_blocks(
-                [_rendered(ids, profile) for ids in call.prompts],
+                [Rendered(token_ids=ids, profile=profile) for ids in call.prompts],
                 [size],
                 root,
                 profile=profile,
@@ -184,9 +184,3 @@ def _in_blocks(
             "bad_prompt", "there are no workers to cut it into blocks for"
         )
     return msgspec.structs.replace(prompt, blocks=blocks)
-
-
-def _rendered(ids: bytes, profile: str) -> Rendered:
-    return Rendered(
-        token_ids=ids, profile=profile, text=None, template_s=0.0, tokenize_s=0.0
-    )
