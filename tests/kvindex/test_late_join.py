@@ -110,6 +110,19 @@ def test_the_same_text_below_another_prompt_is_no_proof(late: Late) -> None:
     assert late.known(1, 2, 11, 12, 13) == 3
 
 
+def test_a_last_block_that_no_request_can_find(late: Late) -> None:
+    """It is computed though it is held: one that is told meanwhile may be another's."""
+    prompt = own(1, 2, 21)
+    late.worker.sent(prompt)
+    late.hear(stored(21, names=(921,), parent=902))
+    late.worker.ended(
+        prompt, streamed=True, delivered_blocks=2, predicted_blocks=0, matchable=2
+    )
+    late.later()
+    late.hear(stored(99, parent=902))
+    assert late.known(1, 2, 99) == 2
+
+
 def test_a_place_of_before_a_restart(late: Late) -> None:
     """What the process before found cached says nothing of the next one's blocks."""
     late.ask(1, 2, 21, found=2, events=())
