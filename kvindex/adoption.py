@@ -82,13 +82,14 @@ class Adoption:
 
         An orphan told after `since` may be that block: then what it waits for is
         `parent`, and others that wait for it find their place, too. Where the block is
-        indexed already, or would have been as its parent is, the orphan is another's.
+        indexed already, or would have been as its parent is, the orphan is another's;
+        so it may be where the block is an orphan below an orphan.
         """
         index, owner = self._shelf.index, self._shelf.owner
         if index.holds(owner, parent) or index.holds(owner, block_hash):
             return
         found: dict[EngineHash, HolderKey] = {}
-        for (key, _), orphan in self._orphans.heads(since):
+        for (key, _), orphan in self._orphans.firsts(since):
             media = {0: orphan.media} if orphan.media else {}
             if chain(orphan.token_ids, self._page_size, parent, media) == [block_hash]:
                 found[orphan.parent] = key
@@ -96,7 +97,8 @@ class Adoption:
             return
         ((above, key),) = found.items()
         blocks = self._names.maps[key]
-        if blocks.find(above) is None and self._note(blocks, (above,), (parent,), True):
+        known = (key, above) in self._orphans or blocks.find(above) is not None
+        if not known and self._note(blocks, (above,), (parent,), True):
             self.arrived(above, parent)
 
     def clear(self) -> None:

@@ -17,8 +17,8 @@ from kvindex.events import BlockStored, EngineHash
 ORPHAN_BYTES = 600
 """Memory of one orphan beside its ids and its media key."""
 
-HEADS = 64
-"""Of the latest runs of orphans so many are remembered by their first block."""
+FIRSTS = 64
+"""Of the latest events of orphans so many are remembered by their first block."""
 
 ALIKE = 16
 """Orphans with the same ids that are compared with one block of a prompt."""
@@ -72,10 +72,13 @@ class Orphans:
         self._blocks: OrderedDict[Name, Orphan] = OrderedDict()
         self._children: dict[EngineHash, set[Name]] = {}
         self._by_ids: dict[bytes, dict[Name, None]] = {}
-        self._heads: deque[tuple[Name, int]] = deque(maxlen=HEADS)
+        self._firsts: deque[tuple[Name, int]] = deque(maxlen=FIRSTS)
 
     def __len__(self) -> int:
         return len(self._blocks)
+
+    def __contains__(self, name: Name) -> bool:
+        return name in self._blocks
 
     def add(
         self,
@@ -88,10 +91,9 @@ class Orphans:
     ) -> int:
         """Keep the blocks of an event below `parent`; how many that pushed out.
 
-        `told` is what the caller counts orphans by: `heads` asks for it.
+        `told` is what the caller counts orphans by: `firsts` asks for it.
         """
-        if (key, parent) not in self._blocks:
-            self._heads.append(((key, event.hashes[0]), told))
+        self._firsts.append(((key, event.hashes[0]), told))
         for position, engine_hash in enumerate(event.hashes):
             known = self._blocks.get((key, engine_hash))
             if known is not None:
@@ -168,9 +170,9 @@ class Orphans:
         """Whether any wait for this parent."""
         return parent in self._children
 
-    def heads(self, since: int) -> Iterator[tuple[Name, Orphan]]:
-        """The latest heads of runs that were told after `since` and are still there."""
-        for name, told in self._heads:
+    def firsts(self, since: int) -> Iterator[tuple[Name, Orphan]]:
+        """First blocks of the latest events after `since` that are orphans still."""
+        for name, told in self._firsts:
             orphan = self._blocks.get(name)
             if told > since and orphan is not None:
                 yield name, orphan
@@ -213,7 +215,7 @@ class Orphans:
 
     def clear(self) -> None:
         """Forget all."""
-        self._heads.clear()
+        self._firsts.clear()
         self._blocks.clear()
         self._children.clear()
         self._by_ids.clear()

@@ -110,6 +110,15 @@ def test_the_same_text_below_another_prompt_is_no_proof(late: Late) -> None:
     assert late.known(1, 2, 11, 12, 13) == 3
 
 
+def test_a_request_below_what_is_an_orphan_itself(late: Late) -> None:
+    """Its own block has no place still: another one that is alike must not get it."""
+    others = stored(21, names=(921,), parent=902)
+    late.ask(1, 2, 11, 12, 21, found=4, events=(stored(21, parent=12), others))
+    late.later()
+    late.hear(stored(99, parent=902))
+    assert late.known(1, 2, 11, 12, 99) == 4
+
+
 def test_a_last_block_that_no_request_can_find(late: Late) -> None:
     """It is computed though it is held: one that is told meanwhile may be another's."""
     prompt = own(1, 2, 21)
