@@ -4,8 +4,7 @@ In slices, as thousands may wait for one block. Not here: which orphans there ar
 (`orphans.py`).
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from kvindex.blocks import chain
 from kvindex.charges import Charges
@@ -15,17 +14,8 @@ from kvindex.names import Names
 from kvindex.orphans import HolderKey, Name, Orphan, Orphans
 from kvindex.shelf import Shelf
 
-
-class Note(Protocol):
-    """Stores a run of blocks; how many of it the bound let in."""
-
-    def __call__(
-        self,
-        blocks: EngineBlocks,
-        hashes: Sequence[EngineHash],
-        own: Sequence[int],
-        announced: bool,
-    ) -> int: ...
+Note = Callable[[EngineBlocks, Sequence[EngineHash], Sequence[int], bool], int]
+"""Stores a run of blocks; how many of it the bound let in. As `Names.note`."""
 
 
 class Adoption:
@@ -70,7 +60,7 @@ class Adoption:
                 self._arrived.append((parent_name, parent))
         return adopted
 
-    def first(self, name: Name, parent_name: EngineHash | None, parent: int) -> None:
+    def stored(self, name: Name, parent_name: EngineHash | None, parent: int) -> None:
         """A block is stored below `parent`: if it waited for that, that is a copy."""
         orphan = self._orphans.take(name, parent_name)
         if orphan is not None:
@@ -92,22 +82,24 @@ class Adoption:
 
         An orphan told after `since` may be that block: then what it waits for is
         `parent`, and others that wait for it find their place, too. Where the block is
-        indexed already, or would have been as its parent is, the orphan is another's.
+        indexed already, or would have been as its parent is, the orphan is another's;
+        so it may be where the block is an orphan below an orphan.
         """
         index, owner = self._shelf.index, self._shelf.owner
         if index.holds(owner, parent) or index.holds(owner, block_hash):
             return
         found: dict[EngineHash, HolderKey] = {}
-        for head, orphan in self._orphans.heads(since):
+        for (key, _), orphan in self._orphans.firsts(since):
             media = {0: orphan.media} if orphan.media else {}
             if chain(orphan.token_ids, self._page_size, parent, media) == [block_hash]:
-                found[head.parent] = head.key
+                found[orphan.parent] = key
         if len(found) != 1:  # of several nobody knows which
             return
-        ((name, key),) = found.items()
+        ((above, key),) = found.items()
         blocks = self._names.maps[key]
-        if blocks.find(name) is None and self._note(blocks, (name,), (parent,), True):
-            self.arrived(name, parent)
+        known = (key, above) in self._orphans or blocks.find(above) is not None
+        if not known and self._note(blocks, (above,), (parent,), True):
+            self.arrived(above, parent)
 
     def clear(self) -> None:
         """What has arrived is gone again."""

@@ -30,9 +30,7 @@ class Content:
         return self._token_ids[position * stride : (position + 1) * stride]
 
     @cached_property
-    def backwards(self) -> list[bytes]:
-        """The ids of the last blocks, the very last first."""
-        first = max(0, self.count - LIMIT)
-        return [
-            self.block(position) for position in range(self.count - 1, first - 1, -1)
-        ]
+    def backwards(self) -> list[tuple[int, bytes]]:
+        """The last blocks, each with its position, the very last first."""
+        last = range(max(0, self.count - LIMIT), self.count)
+        return [(position, self.block(position)) for position in reversed(last)]

@@ -34,9 +34,9 @@ NO_CREDIT = Credit()
 def deduction(held: Held, start: int, offload_weight: float) -> float:
     """What blocks from `start` on weigh less for being offloaded or in doubt."""
     offloaded = held.blocks - max(held.gpu_blocks, start)
-    deduction = offloaded * (1 - offload_weight)
+    less = offloaded * (1 - offload_weight)
     for position in held.suspects:
         if position >= start:
             weight = 1.0 if position < held.gpu_blocks else offload_weight
-            deduction += weight * (1 - SUSPECT_WEIGHT)
-    return deduction
+            less += weight * (1 - SUSPECT_WEIGHT)
+    return less

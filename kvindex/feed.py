@@ -12,7 +12,6 @@ mean (`reader.py`, `intake.py`, `holder.py`); guesses (`history.py`).
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 
 from kvindex.counters import Counters
@@ -21,7 +20,9 @@ from kvindex.feed_view import FeedView
 from kvindex.following import UNANSWERED
 from kvindex.index import Indexes
 from kvindex.intake import Work
+from kvindex.orphans import Guess
 from kvindex.parts import Stream, put_together
+from kvindex.places import Places
 from kvindex.settings import FeedSettings as FeedSettings
 from kvindex.silence import Silence
 from kvindex.standing import FeedState
@@ -29,10 +30,6 @@ from kvindex.wire import vllm
 from kvindex.worklist import Worklist
 
 log = logging.getLogger(__name__)
-
-PLACED_AFTER_S = 2.0
-"""No event of a request comes so long after its end."""
-PLACES = 256
 
 
 class Feed(FeedView):
@@ -70,11 +67,9 @@ class Feed(FeedView):
         self.key = key
         self.settings = settings or FeedSettings()
         self.counters = Counters()
-        self.likely_cause = ""
-        self.reached = False
+        self.likely_cause, self.reached = "", False
         self._on_change, self._on_restart = on_change, on_restart
-        self._clock = clock
-        self._places: deque[tuple[float, int, int, int]] = deque(maxlen=PLACES)
+        self._places = Places(clock)
         self._has_source = has_source
         self._silence = Silence(clock, self.settings.silent_after_s)
         self._worklist = Worklist()
@@ -116,6 +111,7 @@ class Feed(FeedView):
 
     def _emptied(self) -> None:
         self._silence.excuse()
+        self._places.clear()
         if self._on_restart:
             self._on_restart()
 
@@ -257,17 +253,19 @@ class Feed(FeedView):
         """
         holder = self._intake.holder
         if holder is not None and holder.orphans:
-            self._places.append(
-                (self._clock() + PLACED_AFTER_S, parent, block_hash, since)
-            )
+            self._places.add(parent, block_hash, since)
 
     def _place(self) -> Work:
-        while self._places and self._places[0][0] <= self._clock():
-            _, parent, block_hash, since = self._places.popleft()
+        for place in self._places.due():
             if (holder := self._intake.holder) is not None:
-                holder.adoption.place(parent, block_hash, since)
+                holder.adoption.place(*place)
             yield 1
             yield from self._intake.adopt()
+
+    def misguessed(self, guess: Guess) -> None:
+        """The worker did not find what was guessed."""
+        if (holder := self._intake.holder) is not None:
+            holder.orphans.doubt(guess)
 
     def lacks(self, reason: str) -> None:
         """The worker holds blocks of which no event tells."""

@@ -92,9 +92,3 @@ class FeedView:
         if holder is None or holder.page_size != content.block_size:
             return None
         return holder.orphans.guess(content)
-
-    def doubt(self, guess: Guess) -> None:
-        """The worker did not find what was guessed."""
-        holder = self._intake.holder
-        if holder is not None:
-            holder.orphans.doubt(guess)

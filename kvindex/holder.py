@@ -131,13 +131,13 @@ class Holder:
 
         `own` begins with the hash of the parent.
         """
+        announced = may_repeat(event)
         for position, engine_hash in enumerate(event.hashes):
             medium = {0: media[position]} if position in media else {}
             parent, block_hash = own[position : position + 2]
             before = event.hashes[position - 1] if position else event.parent
-            self.adoption.first((key_of(event), engine_hash), before, parent)
+            self.adoption.stored((key_of(event), engine_hash), before, parent)
             self.shelf.prepare(parent, (block_hash,), event.ids_of(position), medium)
-            announced = may_repeat(event)
             if not self._note(blocks, (engine_hash,), (block_hash,), announced):
                 self._refuse(len(event.hashes) - position - 1)
                 return
@@ -233,6 +233,7 @@ class Holder:
         """Whether they are still held nobody knows."""
         self.adoption.clear()
         self.orphans.clear()
+        self._charges.account()
 
     def trust(self) -> None:
         """Nothing is in doubt any more."""

@@ -174,14 +174,17 @@ class Knowledge:
             self.feed.confirmed(findable, delivered_blocks)
             self._unknown.found(findable, min(delivered_blocks, len(findable)))
             self.history.delivered(findable, delivered_blocks, predicted_blocks)
-            self._learn_of_orphans(hashes, delivered_blocks, sent)
+            self._learn_of_orphans(findable, delivered_blocks, sent)
 
     def _learn_of_orphans(
         self, hashes: Sequence[int], delivered_blocks: int, sent: _Sent
     ) -> None:
-        """What a request found tells of what was guessed, and where orphans stand."""
+        """What a request found tells of what was guessed, and where orphans stand.
+
+        Of the `hashes` that it could find, the first that it did not find is new there.
+        """
         if sent.guess is not None and delivered_blocks <= sent.guess.start:
-            self.feed.doubt(sent.guess)
+            self.feed.misguessed(sent.guess)
         if sent.at is not None and 0 < delivered_blocks < len(hashes):
             pair = hashes[delivered_blocks - 1 : delivered_blocks + 1]
             self.feed.placed(*pair, since=sent.orphans)

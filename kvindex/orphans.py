@@ -17,13 +17,16 @@ from kvindex.events import BlockStored, EngineHash
 ORPHAN_BYTES = 600
 """Memory of one orphan beside its ids and its media key."""
 
-HEADS = 64
-"""Of the latest runs of orphans so many are remembered by their first block."""
+FIRSTS = 64
+"""Of the latest events of orphans so many are remembered by their first block."""
 
 ALIKE = 16
-"""Orphans with the same ids that are compared with a prompt."""
+"""Orphans with the same ids that are compared with one block of a prompt."""
+COMPARED = 64
+"""Those that are compared with a prompt in all: where its blocks are all alike, and an
+orphan's run differs at its beginning only, there would be thousands."""
 STEPS = 64
-"""Orphans before those that are compared."""
+"""Orphans before each that are compared."""
 
 HolderKey = tuple[int, str, bool]
 """(group, medium, remote): which of an owner's block maps."""
@@ -33,7 +36,7 @@ Name = tuple[HolderKey, EngineHash]
 class Orphan(msgspec.Struct):
     """One block: its ids (u32 little-endian), its media key, and how many copies.
 
-    `doubtful`: what was guessed below its parent was not so.
+    `doubtful`: its parent is gone, or what was guessed of it was not so.
     """
 
     parent: EngineHash
@@ -47,18 +50,6 @@ class Orphan(msgspec.Struct):
     def bytes(self) -> int:
         """Its memory."""
         return ORPHAN_BYTES + len(self.token_ids) + len(self.media or b"")
-
-
-class Head(msgspec.Struct, frozen=True):
-    """The first block of a run of orphans: below a `parent` that no event has told of.
-
-    `told` is what the caller counts orphans by, when it came.
-    """
-
-    key: HolderKey
-    name: EngineHash
-    parent: EngineHash
-    told: int
 
 
 class Guess(msgspec.Struct, frozen=True):
@@ -81,10 +72,13 @@ class Orphans:
         self._blocks: OrderedDict[Name, Orphan] = OrderedDict()
         self._children: dict[EngineHash, set[Name]] = {}
         self._by_ids: dict[bytes, dict[Name, None]] = {}
-        self._heads: deque[Head] = deque(maxlen=HEADS)
+        self._firsts: deque[tuple[Name, int]] = deque(maxlen=FIRSTS)
 
     def __len__(self) -> int:
         return len(self._blocks)
+
+    def __contains__(self, name: Name) -> bool:
+        return name in self._blocks
 
     def add(
         self,
@@ -95,9 +89,11 @@ class Orphans:
         told: int = 0,
         adapter: str | None = None,
     ) -> int:
-        """Keep the blocks of an event below `parent`; how many that pushed out."""
-        if (key, parent) not in self._blocks:
-            self._heads.append(Head(key, event.hashes[0], parent, told))
+        """Keep the blocks of an event below `parent`; how many that pushed out.
+
+        `told` is what the caller counts orphans by: `firsts` asks for it.
+        """
+        self._firsts.append(((key, event.hashes[0]), told))
         for position, engine_hash in enumerate(event.hashes):
             known = self._blocks.get((key, engine_hash))
             if known is not None:
@@ -117,19 +113,15 @@ class Orphans:
     def remove(
         self, key: HolderKey, engine_hash: EngineHash, *, whole: bool = False
     ) -> None:
-        """A copy of this block is gone, or all of them; nothing if it is no orphan."""
+        """A copy of this block is gone, or all of them; it need not be an orphan."""
         orphan = self._blocks.get((key, engine_hash))
-        if orphan is None:
-            self._doubt_below(engine_hash)
-            return
-        orphan.copies -= 1
-        if whole or not orphan.copies:
+        if orphan is not None:
+            orphan.copies -= 1
+            if orphan.copies and not whole:
+                return
             self._leave((key, engine_hash))
-
-    def _doubt_below(self, parent: EngineHash) -> None:
-        """What is before these is not held any more."""
-        for name in self._children.get(parent, ()):
-            self._blocks[name].doubtful = True
+        for name in self._children.get(engine_hash, ()):
+            self._blocks[name].doubtful = True  # what is before it is not held any more
 
     def move(self, key: HolderKey, engine_hash: EngineHash, to: HolderKey) -> None:
         """This block is in another medium now; nothing if it is no orphan."""
@@ -160,9 +152,13 @@ class Orphans:
         return orphan
 
     def adopt(self, parent: EngineHash, limit: int) -> Iterator[tuple[Name, Orphan]]:
-        """Take out children of a block that has arrived, so many at most."""
+        """Take out children of a block that has arrived, so many at most.
+
+        All may be forgotten while it is gone through: storing one can meet the bound.
+        """
         for name in tuple(islice(self._children.get(parent, ()), limit)):
-            yield name, self._leave(name)
+            if name in self._blocks:
+                yield name, self._leave(name)
 
     def take(self, name: Name, parent: EngineHash | None) -> Orphan | None:
         """Take out one orphan, if it is one and waits for this parent."""
@@ -174,12 +170,12 @@ class Orphans:
         """Whether any wait for this parent."""
         return parent in self._children
 
-    def heads(self, since: int) -> Iterator[tuple[Head, Orphan]]:
-        """The latest heads that were told after `since` and are still there."""
-        for head in self._heads:
-            orphan = self._blocks.get((head.key, head.name))
-            if head.told > since and orphan is not None:
-                yield head, orphan
+    def firsts(self, since: int) -> Iterator[tuple[Name, Orphan]]:
+        """First blocks of the latest events after `since` that are orphans still."""
+        for name, told in self._firsts:
+            orphan = self._blocks.get(name)
+            if told > since and orphan is not None:
+                yield name, orphan
 
     def guess(self, content: Content) -> Guess | None:
         """What a prompt may have in common with orphans: the run that ends last in it.
@@ -187,12 +183,15 @@ class Orphans:
         That what is before the run is held as well is the guess: the prompt has it
         before these ids, but others may have something else.
         """
-        for back, token_ids in enumerate(content.backwards):
-            position = content.count - 1 - back
-            for name in islice(self._by_ids.get(token_ids, ()), ALIKE):
-                head, start = self._head(name, content, position)
-                if start:
-                    return Guess(head, start, position + 1)
+        alike = (
+            (name, position)
+            for position, token_ids in content.backwards
+            for name in islice(self._by_ids.get(token_ids, ()), ALIKE)
+        )
+        for name, position in islice(alike, COMPARED):
+            head, start = self._head(name, content, position)
+            if start:
+                return Guess(head, start, position + 1)
         return None
 
     def _head(self, name: Name, content: Content, position: int) -> tuple[Name, int]:
@@ -216,7 +215,7 @@ class Orphans:
 
     def clear(self) -> None:
         """Forget all."""
-        self._heads.clear()
+        self._firsts.clear()
         self._blocks.clear()
         self._children.clear()
         self._by_ids.clear()

@@ -19,9 +19,9 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
 
     token_ids: bytes
     profile: str
-    text: str | None
-    template_s: float
-    tokenize_s: float
+    text: str | None = None
+    template_s: float = 0.0
+    tokenize_s: float = 0.0
 
     def __len__(self) -> int:
         """The number of tokens."""

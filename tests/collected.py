@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import gc
+import weakref
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 
@@ -31,3 +33,24 @@ async def until_gone(before: int, *kinds: type) -> None:
             return
         await asyncio.sleep(0.01)
     pytest.fail(f"{count(*kinds) - before} are left")
+
+
+class Raising:
+    """Errors that it raised; `left` are those that something still has."""
+
+    def __init__(self) -> None:
+        self._raised: list[weakref.ref[Exception]] = []
+
+    def error(self, error: Exception) -> NoReturn:
+        """Raise one, and have it no more."""
+        self._raised.append(weakref.ref(error))
+        try:
+            raise error
+        finally:
+            del error
+
+    @property
+    def left(self) -> list[Exception]:
+        """At least one was raised."""
+        assert self._raised
+        return [error for each in self._raised if (error := each()) is not None]

@@ -56,11 +56,10 @@ class Sender:
         """The head of the worker's answer; GatewayError where there is none."""
         if outgoing.clients_rank is not None and not self._client_rank:
             self._metrics.client_ranks_dropped.inc()
-        if decision.worker.api == TOKENS and outgoing.generation is not None:
-            return await self._generated(outgoing, outgoing.generation, decision)
-        if (
-            decision.worker.api == TOKENS
-        ):  # its client has written the ids, or needs none
+        if decision.worker.api == TOKENS:
+            if outgoing.generation is not None:
+                return await self._generated(outgoing, outgoing.generation, decision)
+            # Its client has written the ids, or needs none.
             return await self._send(outgoing, decision, with_ids=False)
         with_ids = decision.no_ids is None and outgoing.repeatable
         response = await self._send(outgoing, decision, with_ids=with_ids)

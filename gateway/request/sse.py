@@ -18,7 +18,7 @@ MAX_HELD = 1 << 20
 KEPT = 64 * 1024
 """Bytes of the last events that are kept, to tell how a stream ended."""
 
-_FAILURES = frozenset({"error", "response.failed"})
+_FAILURES = ("error", "response.failed")
 """The types of events of `/v1/responses` that are the last of a stream that failed."""
 
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\][\r\n]*$")

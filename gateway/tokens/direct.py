@@ -5,6 +5,7 @@ cannot be read of one is routed by load, never refused.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -68,12 +69,12 @@ class DirectCalls:
     async def _call(self, path: str, body: bytes, peeked: Peeked) -> Described:
         fields: Body | None = None
         try:
-            fields = found = await fields_of(body)
-            call = await self._done(lambda: _read(path, found))
+            fields = await fields_of(body)
+            call = await self._done(partial(_read, path, fields))
         except (Unreadable, NotRendered) as error:
-            call = Unreadable(str(error))
-        if isinstance(call, Unreadable):
-            route = self._describer.unrendered(len(body), peeked, str(call))
+            call = str(error)
+        if isinstance(call, str):
+            route = self._describer.unrendered(len(body), peeked, call)
             described = Described(route, uncompared=peeked.uncompared)
             return self._of_engine(described, peeked.model, engine_of(path, fields))
         model = call.model or peeked.model
@@ -99,7 +100,7 @@ class DirectCalls:
         keys = self._pool.rendering_keys(peeked.model)
         try:
             guess_in = self._pool.guessable(peeked.model, namespace)
-            work = lambda: _in_blocks(call, keys, namespace, guess_in)  # noqa: E731
+            work = partial(_in_blocks, call, keys, namespace, guess_in)
             prompt = await self._done(work)
         except NotRendered as reason:
             route = self._describer.unrendered(len(body), peeked, reason.reason)
@@ -146,12 +147,12 @@ class DirectCalls:
         return await self._render_pool.run(work, 0)
 
 
-def _read(path: str, body: Body) -> Call | Unreadable:
+def _read(path: str, body: Body) -> Call | str:
     """A call, or why it is none: that is no failure of what reads it."""
     try:
         return read(path, body)
     except Unreadable as unreadable:
-        return unreadable
+        return str(unreadable)
 
 
 def _in_blocks(
@@ -168,7 +169,7 @@ def _in_blocks(
     try:
         for profile, size in keys:
             prompt = in_blocks(
-                [_rendered(ids, profile) for ids in call.prompts],
+                [Rendered(token_ids=ids, profile=profile) for ids in call.prompts],
                 [size],
                 root,
                 profile=profile,
@@ -183,9 +184,3 @@ def _in_blocks(
             "bad_prompt", "there are no workers to cut it into blocks for"
         )
     return msgspec.structs.replace(prompt, blocks=blocks)
-
-
-def _rendered(ids: bytes, profile: str) -> Rendered:
-    return Rendered(
-        token_ids=ids, profile=profile, text=None, template_s=0.0, tokenize_s=0.0
-    )

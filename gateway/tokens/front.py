@@ -145,10 +145,4 @@ class TokensFront:
 
 
 def _rendered(prompt: Prompted) -> Rendered:
-    return Rendered(
-        token_ids=prompt.token_ids,
-        profile=PROFILE,
-        text=prompt.text,
-        template_s=0.0,
-        tokenize_s=0.0,
-    )
+    return Rendered(token_ids=prompt.token_ids, profile=PROFILE, text=prompt.text)

@@ -53,11 +53,12 @@ async def together(count: int, one: Callable[[int], Awaitable[T]]) -> list[T]:
     """
     if count == 1:
         return [await one(0)]
-    free, begun = asyncio.Semaphore(AT_ONCE), list[int]()
+    free, begun = asyncio.Semaphore(AT_ONCE), 0
 
     async def limited(prompt: int) -> T:
-        await free.acquire()
-        begun.append(prompt)
+        nonlocal begun
+        await free.acquire()  # in their order
+        begun += 1
         answer = await one(prompt)
         free.release()
         return answer
@@ -66,7 +67,8 @@ async def together(count: int, one: Callable[[int], Awaitable[T]]) -> list[T]:
     try:
         return await asyncio.gather(*tasks)
     except (ConnectFailed, StaleConnection, Refused) as error:
-        if is_untaken(error) and not await _none_taken([tasks[each] for each in begun]):
+        end(tasks[begun:])
+        if is_untaken(error) and not await _none_taken(tasks[:begun]):
             raise _meanwhile(error) from None
         raise
     finally:
@@ -91,15 +93,14 @@ def is_untaken(error: BaseException | None) -> bool:
 
 
 async def _none_taken(begun: list[asyncio.Task[T]]) -> bool:
+    """Whether all of these were refused, as one was."""
     done, running = await asyncio.wait(begun, timeout=OTHERS_S)
     return not running and all(
         not task.cancelled() and is_untaken(task.exception()) for task in done
     )
 
 
-def _meanwhile(
-    error: ConnectFailed | StaleConnection | Refused,
-) -> GatewayError:
+def _meanwhile(error: ConnectFailed | StaleConnection | Refused) -> GatewayError:
     """The same where others were taken."""
     if isinstance(error, Refused):
         return RefusedMeanwhile(f"a prompt was answered {error.response.status}")

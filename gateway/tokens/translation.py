@@ -61,7 +61,8 @@ class Translation:
         self._aborts = aborts
         self._metrics = metrics
         self._sources = {first}
-        self._broken = self._cut = False
+        self._broken: int | None = None  # the prompt whose answer is
+        self._cut = False
         self._writing = asyncio.Lock()  # the writer is no matter for two threads
         self._going = asyncio.Event()
         self._going.set()
@@ -139,23 +140,21 @@ class Translation:
             lambda events: self._pass(prompt, events),
             lambda: self._aborts.tell(self._asking, prompt),
         )
-        if self._broken:
+        if self._broken == prompt:
             self._cut = not whole
             raise _Broken
 
     async def _pass(self, prompt: int, events: bytes) -> bool:
         """Send what whole events say; True where no more is to be generated."""
         async with self._writing:
-            # Nothing follows an error.
-            out = b"" if self._broken else await self._written(prompt, events)
-            if out:
+            if self._broken is not None:  # nothing follows an error
+                return True
+            if out := await self._written(prompt, events):
                 await self._going.wait()
                 self.response.push([out])
-        return self._broken or self._stopped(prompt)
-
-    def _stopped(self, prompt: int) -> bool:
-        """Whether stop strings that the engine does not know have ended a prompt."""
-        return not self._asking.stops and self._writer.ended(prompt)
+        # Stop strings that the engine does not know may have ended it.
+        ended = not self._asking.stops and self._writer.ended(prompt)
+        return ended or self._broken is not None
 
     async def _written(self, prompt: int, events: bytes) -> bytes:
         if is_quick(events, self._writer.kept):
@@ -171,7 +170,7 @@ class Translation:
                 continue
             chunk = read_chunk(data, self._writer.shown)
             if chunk.error:
-                self._broken = True
+                self._broken = prompt
                 out += event(data)
                 break
             for answer in self._writer.feed(prompt, chunk):
@@ -181,7 +180,7 @@ class Translation:
     def _end(self) -> None:
         """Send what is left to say of an answer: it is whole, or an error ends it."""
         said = b""
-        if self._broken:
+        if self._broken is not None:
             self._stop()
         elif self._writer.done:
             said = b"".join(map(self._writer.encoded, self._writer.end()))

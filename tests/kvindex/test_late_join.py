@@ -110,6 +110,39 @@ def test_the_same_text_below_another_prompt_is_no_proof(late: Late) -> None:
     assert late.known(1, 2, 11, 12, 13) == 3
 
 
+def test_a_request_below_what_is_an_orphan_itself(late: Late) -> None:
+    """Its own block has no place still: another one that is alike must not get it."""
+    others = stored(21, names=(921,), parent=902)
+    late.ask(1, 2, 11, 12, 21, found=4, events=(stored(21, parent=12), others))
+    late.later()
+    late.hear(stored(99, parent=902))
+    assert late.known(1, 2, 11, 12, 99) == 4
+
+
+def test_a_last_block_that_no_request_can_find(late: Late) -> None:
+    """It is computed though it is held: one that is told meanwhile may be another's."""
+    prompt = own(1, 2, 21)
+    late.worker.sent(prompt)
+    late.hear(stored(21, names=(921,), parent=902))
+    late.worker.ended(
+        prompt, streamed=True, delivered_blocks=2, predicted_blocks=0, matchable=2
+    )
+    late.later()
+    late.hear(stored(99, parent=902))
+    assert late.known(1, 2, 99) == 2
+
+
+def test_a_place_of_before_a_restart(late: Late) -> None:
+    """What the process before found cached says nothing of the next one's blocks."""
+    late.ask(1, 2, 21, found=2, events=())
+    feed = late.worker.feed
+    feed.restarted("another process")
+    feed.receive(9, payload(stored(21, names=(921,), parent=902)))
+    late.later()
+    assert feed.owner is not None
+    assert (feed.owner.blocks, feed.orphans) == (0, 1)
+
+
 def test_what_is_indexed_needs_no_place(late: Late) -> None:
     """Its own block is where its parent is: an orphan that is alike is another's."""
     late.hear(stored(1, 2))
@@ -197,6 +230,7 @@ def test_orphans_of_a_feed_that_stays_lost_are_forgotten(late: Late) -> None:
     late.world.clock.now += late.worker.feed.settings.suspect_ttl_s + 1
     late.worker.feed.tick()
     assert late.worker.feed.orphans == 0
+    assert late.world.indexes.memory.used_bytes == 0
 
 
 def test_what_is_gone_or_of_another_size(late: Late) -> None:
@@ -206,6 +240,10 @@ def test_what_is_gone_or_of_another_size(late: Late) -> None:
     assert late.guessed(1, 2, 11, 12, size=32) == 0
     late.hear(removed(2))  # type: ignore[arg-type]
     assert late.guessed(1, 2, 11, 12, 13) == 0
+    late.hear(stored(31, 32, 33, parent=30))
+    assert late.guessed(1, 30, 31, 32, 33, 34) == 5
+    late.hear(removed(32))  # type: ignore[arg-type]
+    assert late.guessed(1, 30, 31, 32, 33, 34) == 3  # not what was below it
 
 
 def test_adapters_are_kept_apart(late: Late) -> None:

@@ -1,7 +1,7 @@
 """Orphans: kept by parent, counted, bounded."""
 
-from kvindex.content import Content
-from kvindex.orphans import Orphans
+from kvindex.content import LIMIT, Content
+from kvindex.orphans import COMPARED, STEPS, Orphans
 from tests.kvindex.engine import ids_of, stored
 
 KEY = (0, "GPU", False)
@@ -67,3 +67,21 @@ def test_what_moves_is_found_where_it_is() -> None:
     guess = orphans.guess(content)
     assert guess is not None
     assert (guess.start, guess.blocks) == (2, 3)
+
+
+def test_a_prompt_of_blocks_that_are_all_alike() -> None:
+    """Each of them is like each of a run: so much is not compared."""
+    orphans = Orphans(1_000)
+    orphans.add(
+        KEY, stored(*[5, *[7] * 200], names=(*range(201),), parent=999), 999, {}
+    )
+    looked = 0
+
+    class Counting(Content):
+        def block(self, position: int) -> bytes:
+            nonlocal looked
+            looked += 1
+            return super().block(position)
+
+    assert orphans.guess(Counting(ids_of(*[7] * LIMIT), 16, LIMIT)) is None
+    assert looked - LIMIT <= COMPARED * STEPS

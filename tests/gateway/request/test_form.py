@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import Overloaded
 from gateway.request import form
-from gateway.request.form import HELD_BYTES, ModelField, model_of
+from gateway.request.form import HELD_BYTES, MOST_PARTS, ModelField, model_of
 
 TYPE = 'multipart/form-data; boundary="-=-=-"'
 FILE = b'Content-Disposition: form-data; name="file"; filename="a.wav"\r\n'
@@ -76,6 +76,8 @@ def test_the_model_is_found(parts: Sequence[tuple[bytes, bytes]]) -> None:
         body((NAME, b"m" * 5_000)),
         body((NAME + b"X: " + b"y" * 17_000, b"m-1")),
         body((b"Content-Disposition: form-data; name*=UTF-8''model\r\n", b"\xff")),
+        body((b"Content-Disposition: x; name*%b=model\r\n" % (b"9" * 5_000), b"m-1")),
+        body(*[(FILE, b"x")] * MOST_PARTS, (NAME, b"m-1")),
         body((FILE, b"x"))[:-20] + body((NAME, b"too late"))[:10],
     ],
 )
@@ -84,9 +86,10 @@ def test_what_names_no_model(data: bytes) -> None:
     assert model(data) is None
 
 
-def test_no_boundary() -> None:
+@pytest.mark.parametrize("boundary", ["", f"; boundary*{'9' * 5_000}=-=-=-"])
+def test_no_boundary(boundary: str) -> None:
     """Nothing can be read of it."""
-    assert model(body((NAME, b"m-1")), "multipart/form-data") is None
+    assert model(body((NAME, b"m-1")), "multipart/form-data" + boundary) is None
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 400), max_size=6))

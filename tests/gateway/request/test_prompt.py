@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import weakref
 from typing import Any, cast
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.request.prompt import Kind, render
 from kvindex.blocks import chain, unpack_ids
 from render import Renderer, Unrenderable
-from tests.collected import uncollected
+from tests.collected import Raising, uncollected
 
 PARTS = {
     "messages": [
@@ -73,22 +72,17 @@ def test_a_profile_that_refuses(renderer: Renderer) -> None:
 
 def test_a_refusal_lets_go_of_the_body() -> None:
     """Its traceback has frames that have the body: none of them may have it."""
-    errors: list[weakref.ref[Unrenderable]] = []
+    raising = Raising()
 
     class Noting(Refusing):
         def render_chat(self, body: bytes) -> None:
-            error = Unrenderable("media", "an image")
-            errors.append(weakref.ref(error))
-            try:
-                raise error
-            finally:
-                del error
+            raising.error(Unrenderable("media", "an image"))
 
     body, noting = cast(Any, PARTS), cast(Any, Noting())
     with uncollected():
         with pytest.raises(Unrenderable):
             render({"trtllm": noting}, body, "chat", keys=KEYS, root=ROOT)
-        assert [error() for error in errors] == [None]
+        assert not raising.left
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import threading
 import time
-import weakref
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -21,7 +20,7 @@ from gateway.request.rendering import (
     RenderPool,
 )
 from render import Unrenderable
-from tests.collected import uncollected
+from tests.collected import Raising, uncollected
 
 
 @pytest.fixture
@@ -88,21 +87,16 @@ async def test_reasons_of_the_renderer(pool: RenderPool) -> None:
 
 async def test_an_error_lets_go_of_the_body(pool: RenderPool) -> None:
     """Whoever waited for it is in its traceback, and must not have it as well."""
-    errors: list[weakref.ref[Unrenderable]] = []
+    raising = Raising()
 
     def refuse(body: bytes) -> None:
-        error = Unrenderable("media", "an image")
-        errors.append(weakref.ref(error))
-        try:
-            raise error
-        finally:
-            del error
+        raising.error(Unrenderable("media", "an image"))
 
     with uncollected():
         with contextlib.suppress(NotRendered):
             await pool.run(partial(refuse, b"{}"), 2)
         await asyncio.sleep(0.05)  # its thread's part of it ends
-        assert [error() for error in errors] == [None]
+        assert not raising.left
 
 
 async def test_faults(pool: RenderPool) -> None:

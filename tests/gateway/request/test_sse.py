@@ -100,6 +100,7 @@ def test_done(stream: bytes, done: bool) -> None:
         ([b'data: {"type": "response.completed", "response": {}}\n\n'], False),
         ([b'data: {"error": "m"}\n\n', b"data: {}\n\n"], False),
         ([b'data: {"error": null}\n\n'], False),
+        ([b'data: {"type": {"name": "error"}}\n\n'], False),
         ([b'data: {"error": "m"}\n'], False),
         ([b'data: {"error": "m"}\n\n', b"x" * 100_001], False),
         ([b'data: {"error": "m"}\n\n', b"x" * 100_001, b"\n\n"], False),

@@ -40,10 +40,14 @@ async def taken(connection: WorkerConnection, prompt: int, request: bytes) -> by
 
 
 class Taker:
-    """A worker that takes ids; `ran` counts the prompts that it answered, by name."""
+    """A worker that takes ids; `ran` counts the prompts that it answered, by name.
 
-    def __init__(self, answer: Answer = taken) -> None:
+    It answers none before `at_once` of them are there.
+    """
+
+    def __init__(self, answer: Answer = taken, *, at_once: int = 1) -> None:
         self._answer = answer
+        self._all_there = asyncio.Barrier(at_once)
         self.raw = RawWorker(self._script)
         self.ran: Counter[str] = Counter()
         self.aborted: list[str] = []
@@ -59,6 +63,8 @@ class Taker:
             else:
                 name = json.loads(body)["request_id"]
                 prompt = int(name.rpartition("-")[2], 16)
+                async with asyncio.timeout(5):
+                    await self._all_there.wait()
                 answer = await self._answer(connection, prompt, request)
                 if answer is None:
                     return
@@ -187,13 +193,10 @@ async def test_a_worker_that_goes_away_in_the_middle(
     start_gateway: StartGateway, client: aiohttp.ClientSession
 ) -> None:
     """A prompt that finds it gone is not taken elsewhere: others were answered."""
-    all_there = asyncio.Barrier(AT_ONCE)
 
     async def leaving(
         connection: WorkerConnection, prompt: int, request: bytes
     ) -> bytes | None:
-        async with asyncio.timeout(5):
-            await all_there.wait()
         (server,) = [t.raw._server for t in takers if connection in t.raw.connections]
         assert server is not None
         server.close()
@@ -201,7 +204,7 @@ async def test_a_worker_that_goes_away_in_the_middle(
         await connection.send(told(request).replace(b"\r\n\r\n", closing, 1))
         return None
 
-    takers = [Taker(leaving), Taker(leaving)]
+    takers = [Taker(leaving, at_once=AT_ONCE) for _ in range(2)]
     async with takers[0].raw, takers[1].raw:
         gateway = await start(start_gateway, *takers)
         got = await ask(client, gateway.url, body(AT_ONCE + 4), COMPLETIONS)
@@ -216,16 +219,7 @@ async def test_all_prompts_of_a_whole_answer_are_there_together(
     start_gateway: StartGateway, client: aiohttp.ClientSession
 ) -> None:
     """None waits until the first one's answer is there; sixteen at a time."""
-    all_there = asyncio.Barrier(AT_ONCE)
-
-    async def waiting(
-        connection: WorkerConnection, prompt: int, request: bytes
-    ) -> bytes:
-        async with asyncio.timeout(5):
-            await all_there.wait()
-        return told(request)
-
-    taker = Taker(waiting)
+    taker = Taker(at_once=AT_ONCE)
     async with taker.raw:
         gateway = await start(start_gateway, taker)
         got = await ask(client, gateway.url, body(2 * AT_ONCE), COMPLETIONS)
