@@ -10,8 +10,11 @@ be:
   its cache is empty. So it is where a replay has other bytes for the last batch seen,
   or ends without it; then it is asked again from batch 0. A replayed batch is never a
   step back, and a live batch that a replay has brought already is known.
+- A replay of all batches that has two of one number: none of it counts, as if it had
+  not ended.
 - The first number is above 0: a late join; a replay from 0 is wanted.
 - Where a replay failed, all batches are wanted anew some time later (`mending.py`).
+  So they are where one more replay would be too many (`pace.py`).
 - Two publishers on one stream: nothing of it is applied, what is held is in doubt.
 
 Not here: what a batch contains (`reader.py`), sockets, time limits (`feed.py`).
@@ -24,6 +27,7 @@ from kvindex.counters import Counters
 from kvindex.doubt import Doubt
 from kvindex.intake import Work
 from kvindex.mending import Mending
+from kvindex.pace import Pace
 from kvindex.reader import Reader
 from kvindex.replay import Replay
 from kvindex.sequence import Arrival, LiveOrder, Progress, Step, digest_of
@@ -33,6 +37,7 @@ ASKING = "asking for earlier batches"
 UNHEARD = "requests stored blocks, no event came: asking for batches that were lost"
 ANEW = "asking for all batches anew"
 UNANSWERED = "the replay did not end"
+TWICE = "a replay has two batches of one number"
 LATE = "joined after the first batch"
 SHARED = "two publishers share this stream"
 
@@ -61,7 +66,8 @@ class Following:
         self._clock = clock
         self._missed_reason = missed_reason
         self._pause_s = pause_s
-        self._pause_until = clock()
+        self._pace = Pace(clock())
+        self._whole = False
         self._order = LiveOrder()
         self._progress = Progress()
         self._mending = Mending(clock, pause_s)
@@ -74,7 +80,7 @@ class Following:
 
     @property
     def _may_ask(self) -> bool:
-        return self.can_replay and self._clock() >= self._pause_until
+        return self.can_replay and self._pace.free(self._clock())
 
     def live(self, sequence: int, payload: bytes) -> Work:
         """A batch off the live socket."""
@@ -94,7 +100,7 @@ class Following:
             self.replay.drop()
             self._restart("its sequence went back")
         if not self.replay.open:
-            yield from self._take(sequence, payload, digest, ask=self._may_ask)
+            yield from self._take(sequence, payload, digest, ask=self.can_replay)
         elif not self.replay.hold((sequence, payload, digest)):
             yield from self.give_up()
 
@@ -107,9 +113,11 @@ class Following:
             self._restart("another batch has the number of the last")
             step = Step.FIRST
         if ask and (step is Step.GAP or (step is Step.FIRST and sequence)):
-            self._want(step)
-            self.replay.hold((sequence, payload, digest))
-            return
+            if self._may_ask:
+                self._want(step)
+                self.replay.hold((sequence, payload, digest))
+                return
+            self._mending.missed()
         if step is Step.GAP:
             self._missed(sequence)
             self._mending.missed()
@@ -178,11 +186,7 @@ class Following:
         if not self._mending.due or not self._may_ask or away:
             return
         self._mending.begin()
-        if complete:
-            self._want(Step.GAP, ASKING)
-        else:
-            self.replay.want(0, self._clock(), anew=True)
-            self._doubt.suspend(FeedState.REPLAYING, ANEW)
+        self._want(Step.GAP, ASKING if complete else ANEW, anew=not complete)
 
     def _build_anew(self, sequence: int) -> None:
         """The first batch of all there are: if it is batch 0, what is held goes."""
@@ -191,11 +195,13 @@ class Following:
             self._mending.hopeless()
         else:
             self._reader.build_anew()
-            self._progress = Progress()
+            self._progress, self._whole = Progress(), True
 
-    def _want(self, step: Step, why: str = "") -> None:
+    def _want(self, step: Step, why: str = "", *, anew: bool = False) -> None:
         """Want a replay: from the last batch seen, or of all there are."""
-        self.replay.want(self.last or 0, self._clock())
+        start, now = 0 if anew else self.last or 0, self._clock()
+        self._pace.asked(now, whole=not start)
+        self.replay.want(start, now, anew=anew)
         lost = step is Step.FIRST or self._doubt.lost
         reason = ASKING if lost else self._missed_reason
         self._doubt.suspend(FeedState.REPLAYING, why or reason)
@@ -203,6 +209,7 @@ class Following:
     def begin_replay(self, from_sequence: int) -> None:
         """A replay was asked: its batches come, and then its end."""
         self.replay.begin(from_sequence, self.last, self._clock())
+        self._whole = self.replay.asked_last is None
         if self._standing.state is not FeedState.REPLAYING:
             self._doubt.suspend(FeedState.REPLAYING, ASKING)
 
@@ -220,8 +227,7 @@ class Following:
         if step is Step.KNOWN:
             return
         if step is Step.OTHER:
-            self._restart("a replay has another batch of the last number")
-            replay.again = True
+            self._other()
             return
         if step is Step.GAP:
             self._missed(sequence)
@@ -233,18 +239,33 @@ class Following:
         self._progress.applied(sequence, digest, ahead=True)
         yield from self._reader.read(payload)
 
+    def _other(self) -> None:
+        """A replay has another batch of the last number."""
+        self.replay.again = True
+        if not self._whole:
+            self._restart("a replay has another batch of the last number")
+            return
+        self._standing.log(logging.WARNING, TWICE)
+        self._reader.build_anew()
+        self._standing.incomplete(TWICE)
+        self._progress = Progress()
+
     def end_replay(self, *, complete: bool = True) -> Work:
         """The end marker of the replay came, or it will not come any more."""
         replay = self.replay
         if not replay.open or (complete and not replay.active):
             return
-        gone = complete and replay.asked_last is not None and not replay.returned
-        if gone:
+        gone = replay.asked_last is not None and not replay.returned
+        if complete and gone and not replay.again:
             self._restart("a replay does not have the last batch")
             self._order = LiveOrder()  # its numbers are lower, and no restart again
-        if gone or (replay.again and complete):
-            self._want(Step.FIRST)
-            return
+            self._whole, replay.again = False, True
+        if complete and replay.again:
+            if self._may_ask and not self._whole:
+                self._want(Step.FIRST)
+                return
+            self._rest()
+            complete = False
         self._stand(complete)
         for held in replay.close():
             yield from self._take(*held, ask=False)
@@ -252,9 +273,12 @@ class Following:
     def give_up(self) -> Work:
         """The replay did not end in time: the next one must wait."""
         if self.replay.open:
-            self._pause_until = self._clock() + self._pause_s
-            self._mending.missed()
+            self._rest()
         yield from self.end_replay(complete=False)
+
+    def _rest(self) -> None:
+        self._pace.pause(self._clock(), self._pause_s)
+        self._mending.missed()
 
     def overdue(self, limit_s: float) -> bool:
         """Has a replay been wanted, or asked, for so long?"""
@@ -263,7 +287,8 @@ class Following:
     def _stand(self, complete: bool) -> None:
         """The state after a replay; a batch that has waited may change it again."""
         if self.last is None:
-            self._standing.become(FeedState.LIVE, "no batch yet")
+            why = TWICE if self.replay.again and self._whole else "no batch yet"
+            self._standing.become(FeedState.LIVE, why, complete=False)
         elif complete or (self.replay.anew and not self._doubt.lost):
             self._doubt.lost = False
             self._doubt.resume()
