@@ -56,7 +56,7 @@ class Holder:
         self.page_size = page_size
         self.shelf = shelf
         self.incomplete = False
-        self.orphans = Orphans(orphan_blocks)
+        self.orphans = Orphans(orphan_blocks, counters.rejected)
         self._model = model
         self._counters = counters
         self._names = Names(shelf)

@@ -6,7 +6,7 @@ prompt has in common with orphans may be guessed by its ids: see `guess`.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 
 import msgspec
@@ -16,6 +16,9 @@ from kvindex.events import BlockStored, EngineHash
 
 ORPHAN_BYTES = 600
 """Memory of one orphan beside its ids and its media key."""
+
+FOREIGN = "namespace"
+"""Why chains are left out whose adapter or salt no event tells."""
 
 FIRSTS = 64
 """Of the latest events of orphans so many are remembered by their first block."""
@@ -64,10 +67,15 @@ class Guess(msgspec.Struct, frozen=True):
 
 
 class Orphans:
-    """The orphans of one owner, at most `limit_blocks`; the oldest are dropped."""
+    """The orphans of one owner, at most `limit_blocks`; the oldest are dropped.
 
-    def __init__(self, limit_blocks: int) -> None:
+    `rejected` are the reasons for which events were left out so far. Where chains were
+    for their namespace orphans may be what follows on these, so nothing is guessed.
+    """
+
+    def __init__(self, limit_blocks: int, rejected: Collection[str] = ()) -> None:
         self._limit = limit_blocks
+        self._rejected = rejected
         self.bytes = 0
         self._blocks: OrderedDict[Name, Orphan] = OrderedDict()
         self._children: dict[EngineHash, set[Name]] = {}
@@ -172,7 +180,7 @@ class Orphans:
 
     def firsts(self, since: int) -> Iterator[tuple[Name, Orphan]]:
         """First blocks of the latest events after `since` that are orphans still."""
-        for name, told in self._firsts:
+        for name, told in () if FOREIGN in self._rejected else self._firsts:
             orphan = self._blocks.get(name)
             if told > since and orphan is not None:
                 yield name, orphan
@@ -183,6 +191,8 @@ class Orphans:
         That what is before the run is held as well is the guess: the prompt has it
         before these ids, but others may have something else.
         """
+        if FOREIGN in self._rejected:
+            return None
         alike = (
             (name, position)
             for position, token_ids in content.backwards

@@ -85,3 +85,17 @@ def test_a_prompt_of_blocks_that_are_all_alike() -> None:
 
     assert orphans.guess(Counting(ids_of(*[7] * LIMIT), 16, LIMIT)) is None
     assert looked - LIMIT <= COMPARED * STEPS
+
+
+def test_what_may_follow_on_another_namespace_is_nothing() -> None:
+    """Once such a chain was left out nothing is guessed of orphans, nor placed."""
+    rejected: dict[str, int] = {"window": 1}
+    orphans = Orphans(10, rejected)
+    orphans.add(KEY, stored(2, 3, parent=1), 1, {}, told=2)
+    content = Content(ids_of(1, 2, 3), 16, 3)
+    assert orphans.guess(content) is not None
+    assert [name for (_, name), _ in orphans.firsts(0)] == [2]
+    rejected["namespace"] = 1
+    assert orphans.guess(content) is None
+    assert list(orphans.firsts(0)) == []
+    assert [name for (_, name), _ in orphans.adopt(1, 9)] == [2]

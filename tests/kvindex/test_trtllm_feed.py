@@ -1,23 +1,35 @@
 """A TensorRT-LLM worker's drain, from its bytes to the index."""
 
 import json
+from collections.abc import Callable
 from functools import partial
 
+import pytest
 from msgspec import structs
 
 from kvindex.blocks import Namespace, pack_ids
+from kvindex.content import Content
 from kvindex.events import (
     BlockRemoved,
     BlockStored,
     BlockUpdated,
     CacheCreated,
+    EngineHash,
     KVEvent,
 )
 from kvindex.feed import Feed
 from kvindex.index import Indexes
 from kvindex.owner import Held
 from kvindex.wire.trtllm import MISSED, decode_event, encode_event, split_drain
-from kvindex.wire.trtllm_hashes import salt_id, v1_block_key
+from kvindex.wire.trtllm_hashes import (
+    V1,
+    V2_64,
+    salt_id,
+    v1_block_key,
+    v2_root,
+    v2_sha256,
+    v2_sha256_64,
+)
 from tests.kvindex.engine import MODEL, Clock, ids_of, own
 
 SIZE = 16
@@ -66,7 +78,7 @@ def move(*path: int, to: str, group: int | None = None) -> BlockUpdated:
 class Worker:
     """A feed, and a worker that numbers its events."""
 
-    def __init__(self, *, block_size: int | None = SIZE) -> None:
+    def __init__(self, *, block_size: int | None = SIZE, algorithm: str = V1) -> None:
         self.next = 0
         self.feed = Feed(
             model=MODEL,
@@ -74,7 +86,7 @@ class Worker:
             key="t",
             clock=Clock(),
             block_size=block_size,
-            decode=partial(decode_event, algorithm="v1_block_key"),
+            decode=partial(decode_event, algorithm=algorithm),
             missed_reason=MISSED,
         )
 
@@ -226,6 +238,25 @@ def test_adapters_and_salts_are_left_to_history() -> None:
     assert worker.held(3).blocks == 1
     assert worker.feed.counters.rejected == {"namespace": 2}
     assert (worker.feed.state, worker.feed.complete) == ("live", False)
+
+
+@pytest.mark.parametrize("recipe", [v2_sha256_64, bytes])
+@pytest.mark.parametrize("root", [{"adapter": 7}, {"salt": 7}])
+def test_what_follows_on_another_namespace_is_not_guessed(
+    recipe: Callable[[bytes], EngineHash], root: dict[str, int]
+) -> None:
+    """Its first event is left out; the names of the next tell nothing by themselves."""
+    worker = Worker(algorithm=V2_64)
+    digest, names = v2_root(**root), []
+    for block in (1, 2, 3, 4):
+        digest = v2_sha256([1000 * block + i for i in range(SIZE)], digest)
+        names.append(recipe(digest))
+    worker.drain(CREATED, stored(1, 2, hashes=tuple(names[:2])))
+    worker.drain(stored(3, 4, hashes=tuple(names[2:]), parent=names[1]))
+    assert worker.feed.counters.rejected == {"namespace": 1}
+    assert worker.feed.orphans == 2
+    assert worker.held(1, 2, 3, 4).blocks == 0
+    assert worker.feed.guess(Content(ids_of(1, 2, 3, 4), SIZE, 4)) is None
 
 
 def test_a_salt_that_the_event_tells() -> None:
