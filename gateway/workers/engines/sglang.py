@@ -64,20 +64,23 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
 
     def sources(self, url: str) -> dict[int, EventSource]:
         """By rank; none where no port is told."""
-        base, replay, size = (
-            self.endpoint_port_base,
-            self.replay_endpoint_port_base,
-            self.dp_size,
-        )
-        if self.publisher != "zmq" or not 0 < base <= LAST_PORT - size:
+        ranks = range(min(self.dp_size, RANKS))
+        base, replay = self.endpoint_port_base, self.replay_endpoint_port_base or 0
+        if self.publisher != "zmq" or not _are_ports(base, ranks):
             return {}
+        replays = _are_ports(replay, ranks)
         return {
             rank: EventSource(
                 endpoint=self.endpoint(base, rank, url),
-                replay=self.endpoint(replay, rank, url) if replay else None,
+                replay=self.endpoint(replay, rank, url) if replays else None,
             )
-            for rank in range(min(size, RANKS))
+            for rank in ranks
         }
+
+
+def _are_ports(base: int, ranks: range) -> bool:
+    """Whether each rank has a port, counted up from that of rank 0."""
+    return 0 < base <= LAST_PORT + 1 - len(ranks)
 
 
 def read(pages: Pages, url: str) -> EngineFacts:

@@ -78,6 +78,20 @@ def test_sglang_publishers_that_are_none() -> None:
         assert sglang.read(info(kv_events=descriptor), URL).sources == {}
 
 
+def test_sglang_ports_up_to_the_last_one() -> None:
+    """Each rank has one; where not each has one to replay at, none is asked there."""
+    for base, size in ((65_535, 1), (65_534, 2)):
+        told = {"endpoint_port_base": base, "dp_size": size}
+        sources = sglang.read(info(kv_events=told), URL).sources
+        assert sources is not None
+        assert sources[size - 1].endpoint == "tcp://w1:65535"
+    told = {"endpoint_port_base": 5557, "replay_endpoint_port_base": 65_535}
+    for size, replay in ((1, "tcp://w1:65535"), (2, None)):
+        sources = sglang.read(info(kv_events=told | {"dp_size": size}), URL).sources
+        assert sources is not None
+        assert sources[0].replay == replay
+
+
 @pytest.mark.parametrize("host", ["*", "0.0.0.0", "::", "[::]"])
 def test_sglang_wildcards_are_the_worker(host: str) -> None:
     """Whichever way it binds everywhere."""
