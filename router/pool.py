@@ -5,6 +5,7 @@ How their states change is in `states.py`; nothing here contacts a worker.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from weakref import WeakValueDictionary
 
 from kvindex.blocks import Namespace
 from router.load import LIVES_S, Load, LoadReport, of_others
@@ -44,6 +45,8 @@ class WorkerPool(States):
         super().__init__(clock=clock, on_change=on_change, checked=checked)
         self._rates = Rates(prefill_rate)
         self._workers: dict[str, Worker] = {}
+        self._removed = WeakValueDictionary[str, Worker]()
+        """Those whose answers may go on: they are there until these end."""
         self._usual_tokens = USUAL_TOKENS
 
     @property
@@ -56,11 +59,17 @@ class WorkerPool(States):
         return self._workers.get(url)
 
     def add(self, spec: WorkerSpec) -> Worker:
-        """Add a worker, joining. Raise ValueError if the URL is already there."""
+        """Add a worker, joining. Raise ValueError if the URL is already there.
+
+        What one that was removed still answers at the URL is in flight at this one.
+        """
         if spec.url in self._workers:
             raise ValueError(f"worker {spec.url} is already in the pool")
         worker = Worker(spec, clock=self._clock, rate=self._rates.add())
         self._workers[spec.url] = worker
+        before = self._removed.pop(spec.url, None)
+        if before is not None and before.inflight_requests:
+            worker.ledgers, worker.pulse = before.ledgers, before.pulse
         if spec.model is not None:
             self.listed(worker, [ListedModel(id=spec.model)])
         return worker
@@ -70,6 +79,7 @@ class WorkerPool(States):
         worker = self._workers.pop(url, None)
         if worker is not None:
             self._rates.remove(worker.rate)
+            self._removed[url] = worker
         return worker
 
     def listed(self, worker: Worker, listing: Iterable[ListedModel]) -> None:

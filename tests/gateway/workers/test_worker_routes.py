@@ -112,6 +112,39 @@ async def test_a_worker_that_is_taken_out_keeps_its_streams(
         await until(lambda: not told(gateway, streaming.url))
 
 
+async def test_what_a_worker_still_answers_is_in_flight_when_it_is_back(
+    start_gateway: StartGateway,
+) -> None:
+    """Else it would get too much: nobody else knows of these requests."""
+    go_on = asyncio.Event()
+    async with RawWorker(pausing(go_on)) as streaming:
+        url = streaming.url
+        gateway = await start_gateway(url)
+        async with RawClient(gateway.port) as client:
+            chat = {"model": "m", "stream": True, "messages": HELLO}
+            await client.post(json.dumps(chat).encode())
+            await client.head()
+            assert await client.chunk() == event(1)
+            for _ in range(2):  # it may go more than once meanwhile
+                await send(gateway, "DELETE", {"url": url}, 200)
+                added = await send(gateway, "POST", {"url": url, "model": "m"}, 201)
+                assert added["inflight_requests"] == 1
+            (gauge,) = inflight(gateway, url)
+            assert gauge.endswith(" 1.0")
+            go_on.set()
+            assert await client.chunk() == event(2)
+            assert await client.chunk() == b""
+        await until(lambda: inflight(gateway, url)[0].endswith(" 0.0"))
+        page = await gateway.get(PATH)
+        assert [one["inflight_requests"] for one in page["workers"]] == [0]
+
+
+def inflight(gateway: Running, url: str) -> list[str]:
+    """The gauge of a worker's requests in flight."""
+    name = "kv_gateway_inflight_requests"
+    return [line for line in told(gateway, url) if line.startswith(name)]
+
+
 @pytest.mark.parametrize(
     ("method", "body", "status"),
     [
