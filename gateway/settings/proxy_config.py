@@ -5,7 +5,7 @@ from typing import Annotated
 from gateway.settings.access_config import AccessConfig
 from gateway.settings.memory import memory_bytes
 from gateway.settings.options import MINUTES, SECONDS, option
-from gateway.settings.values import count, positive, seconds, size, whole
+from gateway.settings.values import count, interval, positive, size, whole
 
 
 class ProxyConfig(AccessConfig, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class ProxyConfig(AccessConfig, frozen=True, kw_only=True):
             "seconds between two health checks of a worker, 0: none; one that failed "
             "is checked every second",
             metavar="SECONDS",
-            parse=seconds,
+            parse=interval,
         ),
     ] = 5 * SECONDS
     health_timeout: Annotated[
@@ -71,7 +71,7 @@ class ProxyConfig(AccessConfig, frozen=True, kw_only=True):
         option(
             "seconds between two looks at what a worker says of its load, 0: none",
             metavar="SECONDS",
-            parse=seconds,
+            parse=interval,
         ),
     ] = 1 * SECONDS
     max_inflight_tokens: Annotated[

@@ -18,6 +18,8 @@ DEFAULT_WORKER_PORT = 8000
 TRACES_PATH = "/v1/traces"
 """OTLP's path for spans."""
 MOST_PROCESSES = 256
+LEAST_INTERVAL_S = 0.01
+"""What is done more often leaves no time for requests."""
 _DEFAULT_PORT = re.compile(r"(http://.*(?=:80$)|https://.*(?=:443$)):[0-9]+")
 """What browsers leave out of an origin."""
 
@@ -64,6 +66,14 @@ def seconds(text: str) -> float:
     value = _number(text)
     if not 0 <= value < float("inf"):
         raise ValueError("is no number of zero or above")
+    return value
+
+
+def interval(text: str) -> float:
+    """Seconds between two of what is done again and again, 0: never; ValueError."""
+    value = seconds(text)
+    if 0 < value < LEAST_INTERVAL_S:
+        raise ValueError(f"is neither 0 nor {LEAST_INTERVAL_S} or above")
     return value
 
 

@@ -101,6 +101,9 @@ def test_environment_below_flags() -> None:
         ("--render-threads", "1.5"),
         ("--port", "-1"),
         ("--suspect-ttl", "inf"),
+        ("--health-interval", "1e-9"),
+        ("--load-interval", "0.0099"),
+        ("--load-interval", "-1"),
         ("--default-chat-template-kwargs", "[" * 100_000),
         ("--offload-weight", "2"),
         ("--default-chat-template-kwargs", "[1]"),
@@ -115,6 +118,14 @@ def test_bad_values(words: tuple[str, ...]) -> None:
         parse(*words)
     assert words[0] in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 0.5, 86_400.0])
+def test_intervals(seconds: float) -> None:
+    """Never, or not so often that nothing else gets done."""
+    words = ("--health-interval", str(seconds), "--load-interval", str(seconds))
+    config = parse(*words)
+    assert config.health_interval == config.load_interval == seconds
 
 
 @pytest.mark.parametrize(
