@@ -1,7 +1,9 @@
 """What is known of each rank of each worker: opened, sized, started anew, forgotten.
 
-Which ranks there are is told by `sources.py`, and by events that name one. How events
-arrive is not known here.
+Which ranks there are is told by `sources.py`, and where the worker does not tell it by
+events that name one. Requests are sent to a rank by its number only where all ranks of
+a worker were told: a request to one that is none fails. How events arrive is not known
+here.
 """
 
 import logging
@@ -15,6 +17,7 @@ from gateway.events.slices import BLOCKS
 from gateway.events.sources import Bind, Sources, sources_of
 from gateway.workers.contact import WorkerFacts
 from gateway.workers.engines.facts import RANKS
+from kvindex.counters import count
 from kvindex.events import EventBatch
 from kvindex.feed import Feed, FeedSettings
 from kvindex.index import Indexes
@@ -24,6 +27,10 @@ from router.worker import DEFAULT_BLOCK_SIZE, Worker
 
 log = logging.getLogger(__name__)
 
+STRAY = "rank"
+"""Why events are left out that name a rank which their worker does not have."""
+SHOWN = 8
+"""Of a worker's ranks so many are named."""
 DEFAULT_CACHE_BLOCKS = 8192
 """History of a worker that does not tell the size of its cache."""
 
@@ -58,6 +65,7 @@ class Owners:
         self._opened: dict[tuple[str, int], _Opened] = {}
         self._facts: dict[str, WorkerFacts] = {}
         self._seen: dict[str, set[int]] = {}
+        self._strays: set[str] = set()
         self._listened: set[str] = set()
         self._elsewhere: dict[str, str] = {}
 
@@ -90,7 +98,11 @@ class Owners:
 
     def feed(self, worker: Worker, rank: int) -> Feed | None:
         """The feed of a rank that events named; None where that is none."""
-        if not 0 <= rank < RANKS or worker.url not in self._facts:
+        facts = self._facts.get(worker.url)
+        if facts is None:
+            return None
+        if not 0 <= rank < RANKS or (facts.ranks and rank not in worker.ranks):
+            self._stray(worker, rank)
             return None
         seen = self._seen.setdefault(worker.url, set())
         if rank not in seen:
@@ -98,6 +110,24 @@ class Owners:
             self._settle_known(worker)
         known = worker.knowledge.get(rank)
         return known.feed if known is not None else None
+
+    def _stray(self, worker: Worker, rank: int) -> None:
+        """An event names a rank that the worker does not have: whose it is is unknown.
+
+        It is counted where it can be seen, at the first rank.
+        """
+        ranks = worker.ranks
+        count(worker.knowledge[ranks[0]].feed.counters.rejected, STRAY)
+        if worker.url not in self._strays:
+            self._strays.add(worker.url)
+            told = ", ".join(map(str, ranks[:SHOWN])) + ", ..." * (len(ranks) > SHOWN)
+            log.warning(
+                "worker %s: KV events of rank %d, which it does not have (%s); "
+                "such events are left out",
+                worker.url,
+                rank,
+                told,
+            )
 
     def began_anew(self, worker: Worker, rank: int) -> None:
         """Events of a rank told that its worker is another process now.
@@ -117,6 +147,7 @@ class Owners:
         for known in (self._starts, self._facts, self._seen, self._elsewhere):
             known.pop(url, None)
         self._listened.discard(url)
+        self._strays.discard(url)
 
     def _settle_known(self, worker: Worker) -> None:
         facts = self._facts.get(worker.url)
@@ -144,9 +175,16 @@ class Owners:
                 worker.knowledge[rank].feed.use_block_size(block_size)
         _size_histories(worker, block_size)
         worker.ranks = sources.ranks
+        worker.can_pin_ranks = worker.can_pin_ranks and self._told(worker)
         for rank in set(worker.knowledge).difference(sources.ranks):
             del self._opened[worker.url, rank]
             worker.knowledge.pop(rank).feed.retire()
+
+    def _told(self, worker: Worker) -> bool:
+        """Whether all ranks of a worker were told, by itself or else the operator."""
+        facts = self._facts.get(worker.url)
+        told = (facts.ranks or facts.sources) if facts is not None else ()
+        return {*worker.ranks} <= {*(told or worker.spec.kv_events or (0,))}
 
     def _open(
         self, worker: Worker, rank: int, opened: _Opened, block_size: int | None

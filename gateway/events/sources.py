@@ -100,9 +100,10 @@ def sources_of(
 ) -> Sources:
     """The sources of a worker; `seen` are ranks that its events named.
 
-    `listened`: its topic is one of the gateway's own socket, `bind`; so it is where the
-    worker tells that it publishes there. What the operator declared wins over all, that
-    socket over what else the worker tells.
+    They are its ranks only where it does not tell these. `listened`: its topic is one
+    of the gateway's own socket, `bind`; so it is where the worker tells that it
+    publishes there. What the operator declared wins over all, that socket over what
+    else the worker tells.
     """
     engine = ENGINES.get((facts and facts.engine) or GENERIC, vllm)
     told, ranks = (facts.sources or {}, facts.ranks) if facts else ({}, ())
@@ -116,7 +117,7 @@ def sources_of(
     if listened or hears:
         known = {rank: source.replay for rank, source in told.items() if source.replay}
         return Sources(
-            ranks=_ranks(ranks, seen),
+            ranks=_ranks(ranks or seen),
             by_rank={},
             listened=True,
             ports=bind.ports(spec.url, told) if bind is not None else (),
@@ -125,7 +126,7 @@ def sources_of(
         )
     if facts is not None and facts.drained is not None:
         return Sources(
-            ranks=_ranks(ranks, seen),
+            ranks=_ranks(ranks or seen),
             by_rank={},
             drained=mine,
             elsewhere="" if mine else FETCHED,

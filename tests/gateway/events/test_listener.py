@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from gateway.settings.values import EventTopic
@@ -126,7 +127,8 @@ async def test_ranks_are_told_by_the_batches(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
     """Ranks share a topic, each with numbers of its own; absurd ones are nobody's."""
-    worker = await start_worker(SIM)
+    two = msgspec.structs.replace(SIM, data_parallel_size=2)
+    worker = await start_worker(two)
     gateway, endpoint = await listening(start_gateway, worker)
     topic = topic_of(worker)
     with connecting(endpoint, topic) as (publisher,):
@@ -142,3 +144,26 @@ async def test_ranks_are_told_by_the_batches(
         assert [owner and owner.blocks for owner in blocks] == [2, 2]
         publisher.stored(2, 6, rank=None)  # early releases tell no rank
         await until(lambda: held(gateway, worker) == 5)
+
+
+async def test_a_rank_that_the_worker_does_not_have(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No request is sent to it, which the worker would refuse; nothing is credited."""
+    worker = await start_worker(SIM)
+    gateway, endpoint = await listening(start_gateway, worker)
+    with connecting(endpoint, topic_of(worker)) as (publisher,):
+        await asyncio.sleep(0.3)
+        publisher.stored(0, 1, 2)
+        publisher.stored(0, 3, rank=5)
+        publisher.stored(1, 4, rank=5)
+        publisher.stored(1, 6)
+        await until(lambda: held(gateway, worker) == 3)
+        for number in range(8):
+            await gateway.chat(turn(number))
+    (feed,) = feeds(gateway, worker).values()
+    assert feed.counters.rejected == {"rank": 2}
+    (line,) = [r for r in caplog.records if "of rank 5" in r.getMessage()]
+    assert line.levelname == "WARNING"

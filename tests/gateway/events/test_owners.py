@@ -88,7 +88,10 @@ def test_a_new_start_is_told_once(owners: Owners, worker: Worker) -> None:
 
 
 def test_ranks_that_events_name(owners: Owners, worker: Worker) -> None:
-    """They are opened; before the worker was asked, and beyond all bounds, not."""
+    """They are opened; before the worker was asked, and beyond all bounds, not.
+
+    No request is sent to one by its number: nobody told that it is one.
+    """
     assert owners.feed(worker, 1) is None
     owners.listen(worker)
     owners.learn(worker, FACTS)
@@ -98,7 +101,49 @@ def test_ranks_that_events_name(owners: Owners, worker: Worker) -> None:
     assert owners.feed(worker, 3) is feed
     assert [owners.feed(worker, rank) for rank in (-1, 1024, 1 << 70)] == [None] * 3
     assert owners.feed(worker, 0) is worker.knowledge[0].feed
-    assert list(worker.ranks) == [0, 3]
+    assert (list(worker.ranks), worker.pinned) == ([0, 3], False)
+
+
+def test_ranks_that_a_worker_does_not_have(
+    owners: Owners, worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It told its ranks: no event makes more of them. One line, and a count."""
+    owners.listen(worker)
+    owners.learn(worker, changed(ranks=(0, 1)))
+    assert (list(worker.ranks), worker.pinned) == ([0, 1], True)
+    for rank in (5, -1, 1 << 70, 5):
+        assert owners.feed(worker, rank) is None
+    assert (list(worker.knowledge), worker.pinned) == ([0, 1], True)
+    assert worker.knowledge[0].feed.counters.rejected == {"rank": 4}
+    lines = [record.getMessage() for record in caplog.records]
+    assert len([line for line in lines if "of rank 5" in line]) == 1
+    assert not [line for line in lines if "rank -1" in line]
+    assert owners.feed(worker, 1) is worker.knowledge[1].feed
+
+
+def test_ranks_that_events_named_before_the_worker_told(
+    owners: Owners, worker: Worker
+) -> None:
+    """Those that it does not have are gone, and what they were taken to hold."""
+    owners.listen(worker)
+    owners.learn(worker, FACTS)
+    assert owners.feed(worker, 5) is not None
+    owners.learn(worker, changed(ranks=(0,)))
+    assert (list(worker.ranks), list(worker.knowledge)) == ([0], [0])
+    assert owners.feed(worker, 5) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "pinned"), [((), True), ((0, 5), True), ((0,), False), ((0, 1), False)]
+)
+def test_declared_ranks(told: tuple[int, ...], pinned: bool) -> None:
+    """Requests are sent to them unless the worker tells that it has others."""
+    owners = Owners(Indexes(limit_bytes=1 << 24), FeedSettings())
+    pool = WorkerPool(clock=time.monotonic, prefill_rate=1.0)
+    events = {0: "tcp://w1:1", 5: "tcp://w1:6"}
+    worker = pool.add(WorkerSpec(url="http://w1:8000", kv_events=events))
+    owners.learn(worker, changed(ranks=told, sources={}))
+    assert (list(worker.ranks), worker.pinned) == ([0, 5], pinned)
 
 
 def test_feeds_with_a_source_are_worked_off_in_slices(

@@ -87,6 +87,8 @@ def test_ranks_that_only_events_name() -> None:
     assert (sources.ranks, sources.drained, sources.has(3)) == ((0, 3), True, True)
     sources = sources_of(SPEC, facts(sources=TWO, ranks=(0, 1)), listened=True)
     assert (sources.ranks, sources.listened) == ((0, 1), True)
+    told = facts(sources=TWO, ranks=(0, 1))
+    assert sources_of(SPEC, told, seen={5}, listened=True).ranks == (0, 1)
     assert not sources.by_rank
 
 
