@@ -33,6 +33,8 @@ RECONNECT_LIMIT_MS = 1_000
 RENEW_MS = 3_000
 IDLE_MS = 1_000
 """A feed may want a replay though nothing came: look so often."""
+NUMBERS = 2**40
+"""Batches are counted from 0: a thousand a second for 34 years."""
 UNREACHED = "another port, or its publisher connects (--kv-events-bind) and binds none"
 MUTE = "KV events or prefix caching are off, or it is another service"
 CONNECTED = zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -129,7 +131,7 @@ class _Subscription:
 
     def _take(self, frames: Sequence[bytes]) -> None:
         try:
-            _, sequence, payload = vllm.decode_frames(frames)
+            _, sequence, payload = decode_live(frames)
         except UndecodableBatch as error:
             self._stream.feed.unframed(str(error))
         else:
@@ -168,6 +170,18 @@ class _Subscription:
         with contextlib.suppress(zmq.ZMQError):  # ZMQ gave it up already
             self._socket.disconnect(self._endpoint)
         self._socket.connect(self._endpoint)
+
+
+def decode_live(frames: Sequence[bytes]) -> tuple[bytes, int, bytes]:
+    """(topic, sequence, payload) of a live message.
+
+    A number that nobody counts up to would be a gap of as many batches, and all that
+    follow a step back. Such is the mark that ends a replay. Raises UndecodableBatch.
+    """
+    topic, sequence, payload = vllm.decode_frames(frames)
+    if sequence >= NUMBERS:
+        raise UndecodableBatch(f"a sequence number of {sequence}")
+    return topic, sequence, payload
 
 
 def receive_slice(

@@ -20,6 +20,7 @@ from gateway.events.feeds import (
     DISCONNECTED,
     IDLE_MS,
     EventSockets,
+    decode_live,
     prepare,
     receive_slice,
 )
@@ -30,7 +31,6 @@ from gateway.events.topics import Topics
 from gateway.events.turns import Turns
 from kvindex.events import UndecodableBatch
 from kvindex.standing import FeedState
-from kvindex.wire import vllm
 from kvindex.wire.batches import rank_of
 from router.pool import WorkerPool
 from router.states import OUT_OF_ORDER
@@ -131,11 +131,15 @@ class Listener:
         self, socket: zmq.asyncio.Socket, tasks: asyncio.TaskGroup
     ) -> None:
         plain: zmq.Socket[bytes] = zmq.Socket.shadow(socket)
+        settled = time.monotonic()
         while True:
-            if not await socket.poll(IDLE_MS):
-                self._settle()
+            came = await socket.poll(IDLE_MS)
             async with self._sockets.slices.turn() as end:
                 receive_slice(plain, lambda frames: self._take(frames, tasks), end)
+            # By the clock: other publishers may never leave the socket idle.
+            if not came or time.monotonic() - settled >= IDLE_MS / 1000:
+                settled = time.monotonic()
+                self._settle()
             while self._fed:
                 await self._fed.pop().work()
             await asyncio.sleep(0)
@@ -190,7 +194,7 @@ class Listener:
 
     def _take(self, frames: Sequence[bytes], tasks: asyncio.TaskGroup) -> None:
         try:
-            topic, sequence, payload = vllm.decode_frames(frames)
+            topic, sequence, payload = decode_live(frames)
         except UndecodableBatch as error:
             self._strange(frames[0], f"sends what is no batch: {error}")
             return
@@ -213,7 +217,7 @@ class Listener:
         self._fed.add(stream)
 
     def _settle(self) -> None:
-        """What nothing that comes would bring about."""
+        """What nothing that comes would bring about: time passes for each stream."""
         for stream, turns in self._turns.items():
             for batch in turns.settle(time.monotonic()):
                 stream.feed.receive(*batch)

@@ -33,8 +33,14 @@ def _batch_of(event: Any) -> Any:
     return msgspec.defstruct("Batch", fields, array_like=True)
 
 
+class _Unread(msgspec.Struct, array_like=True):
+    timestamp: msgspec.Raw
+    events: msgspec.Raw
+    rank: object = None
+
+
 _RAW = msgpack.Decoder(_batch_of(msgspec.Raw))
-_RANK = msgpack.Decoder(tuple[msgspec.Raw, msgspec.Raw, int])
+_UNREAD = msgpack.Decoder(_Unread)
 _ANY = msgpack.Decoder()
 
 
@@ -149,7 +155,7 @@ def rank_of(payload: bytes) -> int | None:
     None where it has none, or is no batch.
     """
     try:
-        return _RANK.decode(payload)[2]
+        return _rank(_UNREAD.decode(payload).rank)
     except BROKEN:
         return None
 

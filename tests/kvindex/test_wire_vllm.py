@@ -13,6 +13,7 @@ from kvindex.events import (
     EventBatch,
     UndecodableBatch,
 )
+from kvindex.wire.batches import rank_of
 from kvindex.wire.vllm import (
     END_OF_REPLAY,
     decode_batch,
@@ -223,6 +224,22 @@ def test_round_trip_of_all_fields() -> None:
     events = (full, gone, CLEARED, stored(5))
     batch = EventBatch(timestamp=2.0, events=events, rank=3)
     assert decode_batch(encode_batch(batch)) == batch
+
+
+@pytest.mark.parametrize("later", [(), ({"new": 1},), (None, [1, 2])])
+def test_the_rank_of_a_batch_with_later_fields(later: tuple[object, ...]) -> None:
+    """Releases to come may append to a batch; its rank tells whose numbers it has."""
+    payload = msgspec.msgpack.encode([1.5, [STORED], 3, *later])
+    assert decode_batch(payload).rank == 3
+    assert rank_of(payload) == 3
+
+
+@pytest.mark.parametrize(
+    "content", [[1.5, []], [1.5, [], None], [1.5, [], "3"], [1.5, [], True], [1.5], {}]
+)
+def test_batches_without_a_rank(content: object) -> None:
+    """None, as where it is no batch."""
+    assert rank_of(msgspec.msgpack.encode(content)) is None
 
 
 END = b"\xff" * 8

@@ -277,14 +277,15 @@ async def test_another_service_at_the_port(
 async def test_messages_that_are_no_batches(
     sockets: EventSockets, publisher: Publisher, feed: Feed
 ) -> None:
-    """They are counted and skipped."""
+    """They are counted and skipped; so is a number that nobody counts up to."""
     follow = asyncio.create_task(sockets.follow(feed, publisher.source, ignore))
     await connected(publisher, feed)
-    for frames in ([b""], [b"a", b"b"], [b""] * 5):
+    absurd = [encode_frames(b"", number, b"x") for number in (2**40, 2**63)]
+    for frames in ([b""], [b"a", b"b"], [b""] * 5, [b"", b""], *absurd):
         publisher._socket.send_multipart(frames)
     publisher.send(1)
     await until(lambda: feed.last_sequence == 1)
-    assert feed.counters.undecodable == {"frames": 3}
+    assert (feed.counters.undecodable, feed.counters.gaps) == ({"frames": 6}, 0)
     follow.cancel()
     await asyncio.wait({follow})
 
