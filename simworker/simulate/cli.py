@@ -8,9 +8,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from simworker.simulate.options import BadOptions, add_arguments, from_args
+from simworker.simulate.options import (
+    BadOptions,
+    SimulateOptions,
+    add_arguments,
+    from_args,
+)
 from simworker.simulate.prompts import BlockCutter
 from simworker.simulate.replay import Outcome, Replay, hit_ceiling, workload
+from simworker.simulate.timeline import TooLate
 from simworker.simulate.workload import BadWorkload
 
 __all__ = ["add_arguments", "run"]
@@ -32,11 +38,18 @@ def run(args: argparse.Namespace) -> int:
     """Replay the workload by each policy asked for; the exit status."""
     logging.basicConfig(level=logging.ERROR)  # what a gateway would log is no news
     try:
-        options = from_args(args)
-        asked = workload(options)
-    except (BadOptions, BadWorkload) as error:
+        outcomes = _replay(from_args(args))
+    except (BadOptions, BadWorkload, TooLate) as error:
         sys.stderr.write(f"kv-gateway simulate: {error}\n")
         return 2
+    if args.compare:
+        sys.stderr.write(table(outcomes))
+    return 0
+
+
+def _replay(options: SimulateOptions) -> list[Outcome]:
+    """What each policy made of it, told as soon as it is known."""
+    asked = workload(options)
     cutter = BlockCutter(options.block_size)
     best = hit_ceiling(asked, cutter)
     outcomes = []
@@ -48,9 +61,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
         sys.stdout.flush()
         outcomes.append(outcome)
-    if args.compare:
-        sys.stderr.write(table(outcomes))
-    return 0
+    return outcomes
 
 
 def table(outcomes: Sequence[Outcome]) -> str:

@@ -1,5 +1,6 @@
 """What goes wrong in a simulation, and when."""
 
+import math
 import re
 
 import msgspec
@@ -35,7 +36,7 @@ def read_fault(text: str) -> Fault:
             continue
         named = found.groupdict()
         amount = float(named["amount"])
-        if kind == "slow" and amount <= 0:
+        if not math.isfinite(amount) or (kind == "slow" and amount <= 0):
             break
         return Fault(kind=kind, worker=int(named.get("worker") or 0), amount=amount)
     raise ValueError(f"{text!r} is none of {', '.join(FAULTS)}")

@@ -25,7 +25,6 @@ MODEL = "simulated"
 PROFILE = "vllm"
 INDEX_BYTES = 1 << 40
 """What is simulated is the choice, not the gateway's memory."""
-TICK_S = 1.0
 SWEPT = 20_000
 _EMPTY = vllm.encode_batch(EventBatch(timestamp=0.0, events=()))
 
@@ -172,13 +171,15 @@ class Fleet:
 
         self._timeline.at(at, restart)
 
-    def tick(self) -> None:
-        """What the gateway does once a second."""
+    def tick(self) -> bool:
+        """What the gateway does once a second; whether some of it is left to do."""
+        left = False
         for worker in self.pool.workers:
             for knowledge in worker.knowledge.values():
-                knowledge.feed.tick()
+                left |= knowledge.feed.tick()
         while self._indexes.sweep(SWEPT):
             pass
+        return left
 
 
 def _untold(blocks: list[int]) -> None:

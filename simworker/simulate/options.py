@@ -15,6 +15,9 @@ from simworker.simulate.worker import Speed
 
 FORMATS = ("mooncake", "azure")
 SYNTHETIC_PREFIX = "synthetic:"
+MOST_WORKERS = 4_096
+"""Each decision, and each second, costs time for each worker."""
+LEAST_RATE = 1e-9
 
 
 class BadOptions(ValueError):
@@ -64,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flag("--trace", type=Path, metavar="FILE", help="the trace to replay")
     add("--format", _format, "synthetic:chat4", "mooncake|azure|synthetic:NAME",
         f"what --trace is, or what to replay in its place: {names}")  # fmt: skip
-    add("--workers", _whole, 8, "N")
+    add("--workers", _worker_count, 8, "N")
     add("--cache-tokens", _whole, 307_328, "N", "KV cache of each worker")
     add("--block-size", _whole, 16, "N")
     flag("--policy", choices=sorted(POLICIES), default="kv_cache_aware",
@@ -80,11 +83,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
     speed = Speed()
     add = partial(_add_value, parser)
-    add("--prefill-rate", _positive, speed.prefill_rate, "R",
+    add("--prefill-rate", _rate, speed.prefill_rate, "R",
         "prompt tokens a worker prefills per second")  # fmt: skip
     add("--prefill-cost", _not_negative, speed.prefill_cost_s, "SECONDS",
         "of each prefill besides its tokens")  # fmt: skip
-    add("--decode-rate", _positive, speed.decode_rate, "R",
+    add("--decode-rate", _rate, speed.decode_rate, "R",
         "tokens per second of one answer")  # fmt: skip
     add("--max-running", _whole, speed.max_running, "N",
         "requests a worker runs at once")  # fmt: skip
@@ -154,6 +157,20 @@ def _whole(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
     return int(text)
+
+
+def _worker_count(text: str) -> int:
+    count = _whole(text)
+    if count > MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than {MOST_WORKERS}")
+    return count
+
+
+def _rate(text: str) -> float:
+    value = _positive(text)
+    if value < LEAST_RATE:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than {LEAST_RATE}")
+    return value
 
 
 def _positive(text: str) -> float:

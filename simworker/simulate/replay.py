@@ -11,7 +11,7 @@ from router.policies import POLICIES
 from router.policy import Policy
 from router.pool import NoCandidate
 from router.request import Rendering, RouteRequest, Usage
-from simworker.simulate.fleet import MODEL, PROFILE, TICK_S, Fleet
+from simworker.simulate.fleet import MODEL, PROFILE, Fleet
 from simworker.simulate.options import BadOptions, SimulateOptions
 from simworker.simulate.prompts import BlockCutter, Prompt, ceiling, extended, length
 from simworker.simulate.synthetic import SYNTHETIC
@@ -21,6 +21,10 @@ from simworker.simulate.workload import Asked, azure, mooncake, scaled
 
 READERS = {"mooncake": mooncake, "azure": azure}
 Policies = Mapping[str, type[Policy]]
+
+TICK_S = 1.0
+QUIET_S = 60.0
+"""When nothing has happened for so long, time alone changes little."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +85,8 @@ class Replay:
         self.fleet = Fleet(options, chooser, self._timeline)
         self._followers: dict[int, list[int]] = {}
         self._left = len(asked)
+        self._happened = 0
+        self._busy_at = 0.0
         self._decision_s = 0.0
         self._ttfts: list[float] = []
         self._answered = self._hits = 0
@@ -88,7 +94,7 @@ class Replay:
         self._finished_at = 0.0
 
     def run(self, best: float) -> Outcome:
-        """Replay everything; `best` is the workload's ceiling."""
+        """Replay everything; `best` is the workload's ceiling. Raises TooLate."""
         for number, request in enumerate(self._asked):
             if request.follows is None:
                 self._timeline.at(request.at, self._arrival(number))
@@ -102,9 +108,23 @@ class Replay:
         return self._outcome(best, self._decision_s * busy)
 
     def _tick(self) -> None:
-        self.fleet.tick()
+        left = self.fleet.tick()
         if self._left:
-            self._timeline.after(TICK_S, self._tick)
+            self._timeline.after(TICK_S if left else self._rest_s(), self._tick)
+
+    def _rest_s(self) -> float:
+        """Whole seconds until the next tick: the more, the longer nothing happens.
+
+        There is always one in the last second before something does.
+        """
+        timeline = self._timeline
+        if timeline.happened > self._happened + 1:  # more than the tick
+            self._busy_at = timeline.now
+        self._happened = timeline.happened
+        quiet_s = timeline.now - self._busy_at
+        if quiet_s < QUIET_S:
+            return TICK_S
+        return max(TICK_S, min(quiet_s, timeline.free_s) // TICK_S * TICK_S)
 
     def _arrival(self, number: int) -> Callable[[], None]:
         return lambda: self._arrive(number)

@@ -1,5 +1,6 @@
 """What is replayed: requests, their prompts and times, from a file or a generator."""
 
+import codecs
 import csv
 import datetime
 from collections.abc import Iterable, Iterator
@@ -54,8 +55,9 @@ def mooncake(path: Path) -> list[Asked]:
     for number, line in _lines(path):
         try:
             row = decoder.decode(line)
-            blocks = -(-row.input_length // MOONCAKE_BLOCK)
-            if row.input_length < 1 or len(row.hash_ids) != blocks:
+            if row.input_length < 1:
+                raise ValueError(f"a prompt of {row.input_length} tokens is none")
+            if len(row.hash_ids) != -(-row.input_length // MOONCAKE_BLOCK):
                 raise ValueError("not one hash id per 512 tokens")
             output_tokens = _count(row.output_length)
         except ValueError as error:
@@ -102,7 +104,7 @@ def azure(path: Path) -> list[Asked]:
 
 
 def _cells(line: bytes) -> list[str]:
-    text = line.decode("utf-8-sig", "replace").strip()
+    text = line.decode("utf-8", "replace").strip()
     return [cell.strip() for cell in next(csv.reader([text], strict=False), [])]
 
 
@@ -121,8 +123,10 @@ def _seconds(text: str) -> float:
 
 
 def _count(value: int | str) -> int:
-    """A number of tokens, at least one."""
+    """A number of tokens, at least one; what is told as 0 had one."""
     count = int(value)
+    if count < 0:
+        raise ValueError(f"{value} tokens are fewer than none")
     if count > LONGEST:
         raise ValueError(f"{value} tokens are too many")
     return max(1, count)
@@ -137,10 +141,12 @@ def _begun_at_zero(asked: list[Asked], path: Path) -> list[Asked]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines that say something, and their numbers from 1."""
+    """The lines that say something, and their numbers from 1; no byte order mark."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
                 if line.strip():
                     yield number, line
     except OSError as error:

@@ -62,6 +62,10 @@ def test_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("--format azure --trace {dir}/missing", "{dir}/missing: No such file"),
         ("--format azure --trace {dir}", "{dir}: Is a directory"),
         ("--fault slow:8=2", "--fault names worker 8"),
+        ("--limit 9 --prefill-rate 1e-9", "it would take more than 1e+12 s"),
+        ("--limit 9 --arrival-scale 1e-300", "it would take more than 1e+12 s"),
+        ("--limit 9 --prefill-cost 1e300", "it would take more than 1e+12 s"),
+        ("--fault restart:0@9999999999999", "it would take more than 1e+12 s"),
     ],
 )
 def test_what_cannot_be_replayed(
@@ -79,9 +83,10 @@ def test_what_cannot_be_replayed(
 @pytest.mark.parametrize(
     "words",
     [
-        "--workers 0", "--workers x", "--cache-tokens -1", "--block-size 1.5",
-        "--policy best", "--format csv", "--format synthetic:x", "--arrival-scale 0",
-        "--arrival-scale nan", "--prefill-rate -3", "--event-delay -1", "--limit 0",
+        "--workers 0", "--workers x", "--workers 100000", "--cache-tokens -1",
+        "--block-size 1.5", "--policy best", "--format csv", "--format synthetic:x",
+        "--arrival-scale 0", "--arrival-scale nan", "--prefill-rate -3",
+        "--decode-rate 1e-10", "--event-delay -1", "--limit 0",
         "--fault fire", "--seed x", "--nonsense",
     ],
 )  # fmt: skip

@@ -26,6 +26,7 @@ def test_faults(text: str, fault: Fault) -> None:
     [
         "", "restart", "restart:a@1", "restart:1", "restart:-1@1", "slow:1=0",
         "slow:1=nan", "lost-events:2", "lost-events:-0.1", "lost-events:50%", "fire:1",
+        "slow:1=" + "9" * 400, "restart:1@" + "9" * 400,
     ],
 )  # fmt: skip
 def test_what_is_none(text: str) -> None:

@@ -9,6 +9,7 @@ from simworker.simulate.faults import Fault
 from simworker.simulate.options import BadOptions, SimulateOptions
 from simworker.simulate.prompts import BlockCutter, extended
 from simworker.simulate.replay import Outcome, Replay, hit_ceiling, workload
+from simworker.simulate.worker import Speed
 from simworker.simulate.workload import Asked
 
 SMALL = SimulateOptions(format="synthetic:chat4", block_size=64, limit=200)
@@ -114,6 +115,39 @@ def test_the_second_of_two_equal_prompts_is_cached() -> None:
     asked = [Asked(prompt=prompt, output_tokens=1, at=at) for at in (0.0, 5.0)]
     outcome = replayed(asked=asked)[1]
     assert outcome.hit_rate == outcome.ceiling == round(960 / 2_048, 4)
+
+
+@pytest.mark.parametrize("gap_s", [1e6, 1e9])
+def test_what_is_paid_for_is_what_happens_not_the_time(
+    gap_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a pause of days or years; what time does to a feed it does all the same."""
+    ticks = list[float]()
+    times = (0.0, 5.0, gap_s + 0.5, 3 * gap_s)
+    prompt = extended((), 1, 1_024)
+    asked = [Asked(prompt=prompt, output_tokens=1, at=at) for at in times]
+    replay = Replay(SMALL, asked, "kv_cache_aware", BlockCutter(64))
+    tick = replay.fleet.tick
+
+    def counted() -> bool:
+        ticks.append(replay._timeline.now)
+        return tick()
+
+    monkeypatch.setattr(replay.fleet, "tick", counted)
+    outcome = replay.run(0.0)
+    assert outcome.hit_rate == round(3 * 960 / 4_096, 4)
+    assert ticks[:60] == [float(second) for second in range(1, 61)]
+    assert gap_s in ticks
+    assert 3 * gap_s - 1.0 in ticks or 3 * gap_s in ticks
+    assert len(ticks) < 300
+
+
+def test_slow_workers_cost_no_more_time_than_fast_ones() -> None:
+    """A prefill of a thousand years is one thing that happens."""
+    slow = Speed(prefill_rate=1e-7, decode_rate=1e-7)
+    options = msgspec.structs.replace(SMALL, limit=None, speed=slow)
+    asked = [Asked(prompt=extended((), 1, 1_000), output_tokens=9) for _ in range(3)]
+    assert replayed(options, asked=asked)[1].ttft_mean_s >= 1e10
 
 
 def test_what_no_worker_can_hold_fails() -> None:

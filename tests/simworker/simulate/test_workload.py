@@ -26,9 +26,11 @@ def written(path: Path, text: str | bytes) -> Path:
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\n\n"])
-def test_mooncake(tmp_path: Path, newline: str) -> None:
-    """In the order of time from 0; equal ids are equal blocks."""
-    first, second = mooncake(written(tmp_path, MOONCAKE.replace("\n", newline)))
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_mooncake(tmp_path: Path, newline: str, mark: bytes) -> None:
+    """In the order of time from 0; equal ids are equal blocks; a mark is none."""
+    text = mark + MOONCAKE.replace("\n", newline).encode()
+    first, second = mooncake(written(tmp_path, text))
     assert (first.at, second.at) == (0.0, 1.0)
     assert (length(first.prompt), length(second.prompt)) == (700, 600)
     assert (first.output_tokens, second.output_tokens) == (1, 9)
@@ -63,8 +65,9 @@ def test_azure_with_more_columns_in_another_order(tmp_path: Path) -> None:
         (MOONCAKE + "nonsense\n", "line 3: JSON is malformed"),
         ("\n\n" + MOONCAKE + "\n{}\n", "line 6: Object missing required field"),
         (MOONCAKE.replace("600", "1600"), "line 1: not one hash id per 512 tokens"),
-        (MOONCAKE.replace("600", "0"), "line 1: not one hash id per 512 tokens"),
-        (MOONCAKE.replace("600", "-600"), "line 1: not one hash id per 512 tokens"),
+        (MOONCAKE.replace("600", "0"), "line 1: a prompt of 0 tokens is none"),
+        (MOONCAKE.replace("600", "-600"), "line 1: a prompt of -600 tokens is none"),
+        (MOONCAKE.replace("9", "-9"), "line 1: -9 tokens are fewer than none"),
         (MOONCAKE.replace("9", "9" * 12), "line 1: 999999999999 tokens are too many"),
         (MOONCAKE.replace("600", '"x"'), "line 1: Expected `int`"),
         (b"\xff\xfe" + MOONCAKE.encode("utf-16-le"), "line 1: "),
@@ -88,6 +91,8 @@ def test_bad_mooncake(tmp_path: Path, text: str | bytes, line: str) -> None:
         (AZURE.replace("TIMESTAMP", "WHEN"), "line 2: there is no TIMESTAMP"),
         (AZURE.replace(",109", ""), "line 3: there is no GeneratedTokens"),
         (AZURE.replace("374", str(LONGEST + 1)), "line 2: 10000001 tokens are too"),
+        (AZURE.replace("374", "-374"), "line 2: -374 tokens are fewer than none"),
+        (AZURE.replace("109", "-1"), "line 3: -1 tokens are fewer than none"),
         (AZURE.replace("374", '"3\x0074'), "line 2: "),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n", "no request in it"),
         ("", "no request in it"),
