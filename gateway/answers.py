@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from gateway.error_shapes import body_of
 from gateway.errors import GatewayError, UnlistedModel
 from gateway.server import SERVER
 
@@ -38,10 +39,10 @@ def one_model(models: Mapping[str, Any], name: str, identity: bytes) -> web.Resp
 
 
 def refusal(
-    error: GatewayError, identity: bytes, *, flat: bool = False
+    error: GatewayError, identity: bytes, *, flat: bool = False, path: str = ""
 ) -> web.Response:
-    """An error as its answer: OpenAI's shape, or TensorRT-LLM's (`flat`)."""
-    body = error.flat_body() if flat else error.body()
+    """An error as its answer: TensorRT-LLM's shape (`flat`), or that of the `path`."""
+    body = error.flat_body() if flat else body_of(error, path)
     response = own(body, identity, JSON, error.status)
     response.headers.extend(error.headers)
     if error.close:

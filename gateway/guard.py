@@ -9,11 +9,12 @@ from contextlib import AbstractContextManager, nullcontext
 from aiohttp import web
 
 from gateway import answers
+from gateway.access.paths import asked_path
 from gateway.errors import GatewayError, InternalError, MethodNotAllowed
 from gateway.metrics.registry import ServerMetrics
 from gateway.request import body as bodies
 from gateway.request.client import cut
-from gateway.request.headers import request_id
+from gateway.request.headers import request_id, target
 from gateway.server import check_framing
 from gateway.tracing.recorder import Recorder
 
@@ -145,7 +146,7 @@ class Guard:
         except GatewayError as error:
             if request.writer.output_size:
                 return cut(request, error.status)
-            return answers.refusal(error, identity, flat=self._flat)
+            return self._refusal(request, error, identity)
         except Exception:
             # A bug of ours: the client gets an answer, the operator the trace.
             log.exception("a request to %s failed", endpoint)
@@ -153,7 +154,13 @@ class Guard:
             if request.writer.output_size:
                 return cut(request)
             failure = InternalError("the gateway failed; its log says why")
-            return answers.refusal(failure, identity, flat=self._flat)
+            return self._refusal(request, failure, identity)
+
+    def _refusal(
+        self, request: web.Request, error: GatewayError, identity: bytes
+    ) -> web.Response:
+        path = asked_path(target(request.raw_path))
+        return answers.refusal(error, identity, flat=self._flat, path=path)
 
     def _count(self, endpoint: str, status: str, begun: float) -> None:
         self._metrics.requests.labels(endpoint, status).inc()

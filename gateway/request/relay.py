@@ -5,9 +5,9 @@ worker that dies ends an event stream with one error event, the worker's own if 
 was the last that came (and no fake ``[DONE]``); any other body is cut, so that the
 client notices.
 
-A worker that closes after a whole ``data: [DONE]`` event, but without the end of the
-body, has said everything: that stream ends well. So does one whose end is that of the
-connection, unless it breaks off within an event.
+A worker that closes after a ``data: [DONE]`` event, or what ends a stream of another
+API, but without the end of the body, has said everything: that stream ends well. So
+does one whose end is that of the connection, unless it breaks off within an event.
 """
 
 import asyncio
@@ -15,9 +15,10 @@ from typing import Protocol
 
 from aiohttp import web
 
+from gateway.access.paths import asked_path
 from gateway.errors import ClientGone, GatewayError, UpstreamReset
 from gateway.request.client import ClientWriter, RelayedResponse
-from gateway.request.headers import RawHeaders, first
+from gateway.request.headers import RawHeaders, first, target
 from gateway.request.sse import WholeEvents, has_data
 from gateway.upstreams.upstream_response import UpstreamResponse
 
@@ -26,6 +27,8 @@ STALL_S = 300.0
 
 LOOK_S = 0.5
 """How often a waiting relay looks whether its client is still there."""
+
+_NO_CONTENT = 204
 
 
 class ResponseObserver(Protocol):
@@ -57,11 +60,11 @@ async def relay(
 
     `extra` headers are added to the worker's.
 
-    Its `error` tells how it ended. Raises what ended the answer where nothing has
-    been written yet: another answer can still be given. Cancelled (the client left),
-    it closes the worker's connection.
+    Its `error` tells how it ended. Raises what ended the answer before any of it could
+    be written: another answer can still be given, unless events have come, which may
+    be all there were. Cancelled (the client left), it closes the worker's connection.
     """
-    if response.error is not None:
+    if response.error is not None and not _has_events(response):
         raise response.error
     observer.head(response.status, response.headers)
     passage: _Passage | None = None
@@ -90,6 +93,7 @@ class _Passage:
         "_events",
         "_observer",
         "_over",
+        "_raw_path",
         "_response",
         "_wake",
         "client",
@@ -109,7 +113,7 @@ class _Passage:
             request,
             status=response.status,
             reason=response.reason,
-            headers=response.headers,
+            headers=_headers_of(response),
             request_id=request_id,
             extra=extra,
         )
@@ -118,6 +122,7 @@ class _Passage:
         self._response = response
         self._observer = observer
         self._events = WholeEvents() if is_event_stream(response.headers) else None
+        self._raw_path = request.raw_path
         self._began = False
         self._over = False
         self._wake = asyncio.Event()
@@ -162,7 +167,8 @@ class _Passage:
                 self.end()
                 return
             if not events.failed:  # else the worker has said so itself
-                self.client.body(events.error_event(error))
+                path = asked_path(target(self._raw_path))
+                self.client.body(events.error_event(error, path))
             self.client.end()
         else:
             self.incomplete = True
@@ -233,3 +239,20 @@ def _ends_with_connection(headers: RawHeaders) -> bool:
     """Whether nothing but the end of the connection tells the end of an answer."""
     framing = (b"content-length", b"transfer-encoding")
     return all(first(headers, name) is None for name in framing)
+
+
+def _has_events(response: UpstreamResponse) -> bool:
+    """Whether there is a stream to be relayed that an error event can end."""
+    sized = first(response.headers, b"content-length") is not None
+    return response.waits and not sized and is_event_stream(response.headers)
+
+
+def _headers_of(response: UpstreamResponse) -> RawHeaders:
+    """The worker's headers, for the client.
+
+    The only one that is touched here is a length where there may be none (RFC 9110,
+    8.6): some clients would wait for such a body.
+    """
+    if response.status != _NO_CONTENT:
+        return response.headers
+    return [pair for pair in response.headers if pair[0].lower() != b"content-length"]

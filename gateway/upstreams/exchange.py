@@ -176,18 +176,18 @@ class Exchange:
         if self._over:
             return
         self._heard = True
-        try:
-            pieces = self._parser.feed(data)
-        except MalformedAnswer as error:
-            self.fail(error)
-            return
+        pieces = self._parser.feed(data)
         if self._response is None and self._parser.head_complete:
             self._response = self._begin_response()
         if pieces and self._response is not None:
             self._has_body = True
             self._active_at = self._clock()
             self._response.push(pieces)
-        if self._parser.complete and not self._over:
+        if self._over:
+            return
+        if self._parser.malformed is not None:
+            self.fail(MalformedAnswer(self._parser.malformed))
+        elif self._parser.complete:
             self._complete()
 
     def lost(self) -> None:

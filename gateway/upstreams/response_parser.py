@@ -12,8 +12,10 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from gateway.errors import MalformedAnswer
 
 MAX_HEAD = 64 * 1024
-"""Bytes of all headers of an answer, with interim answers and trailers."""
+"""Bytes of the head of an answer, with its interim answers, however they are cut.
 
+Also those of its trailers.
+"""
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # llhttp takes any in a reason
 
@@ -28,14 +30,17 @@ class ResponseParser:
     __slots__ = (
         "_answers_head",
         "_ends_with_connection",
-        "_head_size",
         "_last_pieces",
         "_parser",
         "_pieces",
+        "_room",
+        "_trailers",
+        "_without_body",
         "complete",
         "head_complete",
         "headers",
         "keep_alive",
+        "malformed",
         "on_body",
         "reason",
         "status",
@@ -48,8 +53,12 @@ class ResponseParser:
         self.head_complete = False
         self.complete = False
         self.keep_alive = False
+        self.malformed: str | None = None
+        """What is wrong with what came last; nothing more can be fed."""
         self._answers_head = answers_head
-        self._head_size = 0
+        self._room = MAX_HEAD  # bytes that the head may still take
+        self._trailers = 0
+        self._without_body = 0  # bytes of the last reads, if there was no body in them
         self._ends_with_connection = False
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append
@@ -60,25 +69,50 @@ class ResponseParser:
     def feed(self, data: bytes) -> list[bytes]:
         """Take what one read brought; return the pieces of body in it.
 
-        Raises MalformedAnswer, after which nothing more can be fed.
+        They came before what is `malformed`, if anything is.
         """
-        try:
-            self._parser.feed_data(data)
-        except (HttpParserError, HttpParserUpgrade) as error:
-            cause = error.__context__
-            if isinstance(cause, MalformedAnswer):
-                raise cause from None
-            if not self.complete:  # what follows a complete answer spoils only reuse
-                raise MalformedAnswer("the worker's answer is not HTTP/1") from error
-            self.keep_alive = False
         if not self.head_complete:
-            self._count(len(data))
+            data = self._feed_head(data)
+        if self.malformed is None:
+            self._parse(data)
         pieces = self._pieces.copy()
         self._pieces.clear()
         if self.complete:
             del pieces[self._last_pieces :]
             self._last_pieces = 0
+        elif pieces:
+            self._without_body = 0
+        elif self.head_complete:
+            self._bound(len(data))
         return pieces
+
+    def _feed_head(self, data: bytes) -> bytes:
+        """Parse as much as may be head, where that is not all; the rest."""
+        room, self._room = self._room, self._room - len(data)
+        if self._room >= 0:
+            return data
+        self._parse(data[:room])
+        if not self.head_complete and self.malformed is None:
+            self.malformed = "the worker's headers are over 64 KiB"
+        return data[room:]
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            cause = error.__context__
+            if self.complete:  # what follows a complete answer spoils only reuse
+                self.keep_alive = False
+            elif isinstance(cause, MalformedAnswer):
+                self.malformed = cause.message
+            else:
+                self.malformed = "the worker's answer is not HTTP/1"
+
+    def _bound(self, size: int) -> None:
+        """Let no trailer grow without end: it is counted when it is whole."""
+        self._without_body += size
+        if self._without_body > 2 * MAX_HEAD:
+            self.malformed = self.malformed or "the worker's trailers are over 64 KiB"
 
     def eof(self) -> None:
         """The connection has ended: the end of an answer without a length."""
@@ -103,9 +137,12 @@ class ResponseParser:
             self.reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value))
         if not self.head_complete:
             self.headers.append((name, value))
+            return
+        self._trailers += len(name) + len(value) + len(b": \r\n")
+        if self._trailers > MAX_HEAD:
+            raise MalformedAnswer("the worker's trailers are over 64 KiB")
 
     def on_headers_complete(self) -> None:
         if self.complete:
@@ -119,9 +156,9 @@ class ResponseParser:
             self.reason = b""
             self.headers = []
             return
+        self._see_framing()
         self.head_complete = True
         self.keep_alive = self._parser.should_keep_alive()
-        self._see_framing()
         self.complete = self._answers_head
 
     def on_message_complete(self) -> None:
@@ -140,8 +177,3 @@ class ResponseParser:
                     raise MalformedAnswer("the worker used an unasked transfer coding")
                 lengths = True
         self._ends_with_connection = not lengths
-
-    def _count(self, size: int) -> None:
-        self._head_size += size
-        if self._head_size > MAX_HEAD:
-            raise MalformedAnswer("the worker's headers are over 64 KiB")

@@ -127,6 +127,11 @@ class UpstreamResponse:
         """There is more to come."""
         return not self.ended and self.error is None
 
+    @property
+    def waits(self) -> bool:
+        """There is body that no sink has taken yet."""
+        return bool(self._early)
+
     async def read(self, max_bytes: int) -> bytes:
         """The whole body. Raises UpstreamFailed where it is longer than `max_bytes`."""
         body = bytearray()

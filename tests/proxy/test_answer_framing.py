@@ -104,6 +104,34 @@ async def test_answers_without_body(gateway_for: GatewayFor, status: bytes) -> N
         assert len(worker.connections) == 1
 
 
+async def test_no_length_of_no_content(gateway_for: GatewayFor) -> None:
+    """A 204 must not have one (RFC 9110, 8.6); a 304 may, as it tells of another."""
+    length = b"content-length: 5\r\nETag: x\r\n\r\n"
+    for status, kept in [(b"204 No Content", False), (b"304 Not Modified", True)]:
+        raw = b"HTTP/1.1 %b\r\n%b" % (status, length)
+        async with (
+            RawWorker(answering(raw)) as worker,
+            gateway_for(worker) as gateway,
+            RawClient(gateway.port) as client,
+        ):
+            for _ in range(2):  # the client reads no body, and goes on
+                await client.post(CHAT)
+                head = await client.head()
+                assert head.startswith(b"HTTP/1.1 %b\r\n" % status)
+                assert (b"content-length" in head) is kept
+                assert b"\r\nETag: x\r\n" in head
+
+
+async def test_a_head_in_two_reads(gateway_for: GatewayFor) -> None:
+    """It may be as long as one in a single read."""
+    lines = b"".join(b"X-%d: %b\r\n" % (n, b"a" * 1000) for n in range(60))
+    rest = b"Content-Length: 2\r\n\r\n{}"
+    script = answering(b"HTTP/1.1 200 OK\r\n" + lines, rest, gap_s=0.05)
+    head, body = await ask(gateway_for, script)
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n" + lines)
+    assert body == b"{}"
+
+
 async def test_head_request(gateway_for: GatewayFor) -> None:
     """The length is that of a body that does not come."""
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"

@@ -3,12 +3,13 @@
 import re
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import UpstreamReset
-from gateway.request.sse import WholeEvents, error_event, has_data
+from gateway.request.sse import KEPT, WholeEvents, data_of, error_event, has_data
 
 LINES = st.sampled_from([b"data: 1", b"data:", b": c", b"event: e", b"\xf0\x9f\x98"])
 ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
@@ -77,14 +78,59 @@ def test_memory_is_bounded() -> None:
         (b'data: "[DONE]"\n\n', False),
         (b"data: [DONE]\n\ndata: 1\n\n", False),
         (b"xdata: [DONE]\n\n", False),
-        (b"data: [DONE]", False),
+        (b"data: [DONE]", True),
+        (b"data: [DONE", False),
+        (b"data: [DONE]\n\n: bye\n\n", True),
+        (b"data: [DONE]\n\n: [DONE]\n\ndata: 1\n\n: bye\n\n", False),
+        (b"event: done\ndata: [DONE]\nid: 7\n\n", True),
+        (b"event: done\r\ndata: [DONE]\r\nid: 7\r\n\r\n: x\r\n\r\n", True),
+        (b'event: message_stop\ndata: {"type":"message_stop"}\n\n', True),
+        (b'data: {"type":"message_stop"}\n\ndata: [DONE]\n\n', True),
+        (b'data: {"type":"message_delta","t":"message_stop"}\n\n', False),
+        (b'event: response.completed\ndata: {"response":{}}\n\n', True),
+        (b'data: {"response":{},"type":"response.incomplete"}\n\n', True),
+        (b'data: {"response":{"type":"response.completed"}}\n\n', False),
+        (b"event: message_stop\n\n", False),
+        (b'data: {"t":"[DONE]"}\n\n', False),
+        (b": [DONE]\n\n", False),
     ],
 )
-def test_done(stream: bytes, done: bool) -> None:
-    """Only a last whole event that says so."""
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_done(stream: bytes, done: bool, size: int) -> None:
+    """Only a last event with data that says so, in any cut."""
     whole = WholeEvents()
-    whole.feed(stream)
+    for start in range(0, len(stream), size):
+        whole.feed(stream[start : start + size])
     assert whole.done is done
+
+
+@pytest.mark.parametrize("length", [10, KEPT, 5 * KEPT])
+@pytest.mark.parametrize("after", [b"", b": bye\n\n", b"data: [DONE]\n\n"])
+@pytest.mark.parametrize("size", [1000, 1_000_000])
+def test_done_by_a_long_event(length: int, after: bytes, size: int) -> None:
+    """The whole answer may be in it: its name is read, held as a whole or not."""
+    big = b'event: response.%%b\ndata: {"x":"%b"}\n\n' % (b"x" * length)
+    for name, done, failed in [
+        (b"completed", True, False),
+        (b"failed", False, True),
+        (b"created", False, False),
+    ]:
+        whole = WholeEvents(max_held=2 * KEPT)
+        stream = b"data: 1\n\n" + big % name + after
+        for start in range(0, len(stream), size):
+            whole.feed(stream[start : start + size])
+        said_so = after.startswith(b"data")
+        assert whole.done is (done or said_so)
+        assert whole.failed is failed or said_so
+
+
+def test_a_long_event_that_is_not_whole_ends_nothing() -> None:
+    """Its name alone does not."""
+    whole = WholeEvents(max_held=1000)
+    whole.feed(b"event: message_stop\ndata: " + b"x" * 2000)
+    assert not whole.done
+    whole.feed(b"\n\n")
+    assert whole.done
 
 
 @pytest.mark.parametrize(
@@ -96,6 +142,8 @@ def test_done(stream: bytes, done: bool) -> None:
         ([b'data: {"error": "m"}\n\n: ping\n\n'], True),
         ([b'data: {"error": "m"}\n\ndata: [DONE]\n\n'], True),
         ([b'event: error\ndata: {"type": "error", "message": "m"}\n\n'], True),
+        ([b'event: error\ndata: {"type": "error", "error": {}}\n\n'], True),
+        ([b"event: error\ndata: out of memory\n\n"], True),
         ([b'data: {"type": "response.failed", "response": {}}\n\n'], True),
         ([b'data: {"type": "response.completed", "response": {}}\n\n'], False),
         ([b'data: {"error": "m"}\n\n', b"data: {}\n\n"], False),
@@ -145,6 +193,37 @@ def test_error_event_drops_what_is_held() -> None:
     assert whole.error_event(error) == error_event(error)
     assert whole.rest() == b""
     assert error_event(error) == b"data: %b\n\n" % error.body()
+
+
+@pytest.mark.parametrize(
+    ("last", "number"),
+    [
+        (b'data: {"sequence_number":6}\n\n: ping\n\n', 7),
+        (b'data: {"sequence_number":"6"}\n\n', 0),
+        (b"data: 6\n\n", 0),
+        (b": ping\n\n", 0),
+    ],
+)
+def test_the_error_of_responses_goes_on_with_their_numbers(
+    last: bytes, number: int
+) -> None:
+    """It is the event that follows the last whole one."""
+    whole = WholeEvents()
+    whole.feed(last + b'data: {"half')
+    event = whole.error_event(UpstreamReset("gone"), "/v1/responses")
+    name, _, data = event.partition(b"\ndata: ")
+    assert name == b"event: error"
+    assert msgspec.json.decode(data)["sequence_number"] == number
+
+
+@given(st.lists(st.tuples(ENDS, ENDS), max_size=5))
+def test_events_are_told_apart_by_any_line_ends(
+    ends: list[tuple[bytes, bytes]],
+) -> None:
+    """Mixed ones, too; but a CR and the LF after it are one."""
+    blank = [one + other for one, other in ends if one + other != b"\r\n"]
+    events = b"".join(b"data: %d%b" % pair for pair in enumerate(blank))
+    assert [*data_of(events)] == [b"%d" % number for number in range(len(blank))]
 
 
 @pytest.mark.parametrize(
