@@ -33,8 +33,6 @@ RECONNECT_LIMIT_MS = 1_000
 RENEW_MS = 3_000
 IDLE_MS = 1_000
 """A feed may want a replay though nothing came: look so often."""
-NUMBERS = 2**40
-"""Batches are counted from 0: a thousand a second for 34 years."""
 UNREACHED = "another port, or its publisher connects (--kv-events-bind) and binds none"
 MUTE = "KV events or prefix caching are off, or it is another service"
 CONNECTED = zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -173,14 +171,13 @@ class _Subscription:
 
 
 def decode_live(frames: Sequence[bytes]) -> tuple[bytes, int, bytes]:
-    """(topic, sequence, payload) of a live message.
+    """(topic, sequence, payload) of a live message, which cannot end a replay.
 
-    A number that nobody counts up to would be a gap of as many batches, and all that
-    follow a step back. Such is the mark that ends a replay. Raises UndecodableBatch.
+    Raises UndecodableBatch.
     """
     topic, sequence, payload = vllm.decode_frames(frames)
-    if sequence >= NUMBERS:
-        raise UndecodableBatch(f"a sequence number of {sequence}")
+    if sequence == vllm.END_OF_REPLAY:
+        raise UndecodableBatch("the end of a replay, while there is none")
     return topic, sequence, payload
 
 

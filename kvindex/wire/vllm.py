@@ -28,6 +28,8 @@ from kvindex.wire.batches import (
 
 END_OF_REPLAY = 2**64 - 1
 """The sequence number of the message that ends a replay."""
+NUMBERS = 2**40
+"""Batches are counted from 0: a thousand a second for 34 years."""
 
 _SEQUENCE_BYTES = 8
 
@@ -171,7 +173,8 @@ def decode_frames(frames: Sequence[bytes]) -> tuple[bytes, int, bytes]:
 
     Live: topic, sequence, payload. Replayed: an empty frame first; before vLLM 0.26 no
     topic. A replay ends with sequence `END_OF_REPLAY` and an empty payload, or with two
-    empty frames. Raises UndecodableBatch on anything else.
+    empty frames. Raises UndecodableBatch on anything else; also on a number that nobody
+    counts up to, which would be a gap of as many batches.
     """
     if len(frames) == 2 and not any(frames):
         return b"", END_OF_REPLAY, b""
@@ -180,7 +183,10 @@ def decode_frames(frames: Sequence[bytes]) -> tuple[bytes, int, bytes]:
     topic, sequence, payload = frames[-3:]
     if len(sequence) != _SEQUENCE_BYTES:
         raise UndecodableBatch(f"a sequence number of {len(sequence)} bytes")
-    return topic, int.from_bytes(sequence, "big"), payload
+    number = int.from_bytes(sequence, "big")
+    if NUMBERS <= number < END_OF_REPLAY:
+        raise UndecodableBatch(f"a sequence number of {number}")
+    return topic, number, payload
 
 
 def encode_frames(topic: bytes, sequence: int, payload: bytes) -> list[bytes]:

@@ -10,7 +10,7 @@ import random
 import pytest
 
 from kvindex.blocks import Namespace, chain
-from kvindex.events import EventBatch
+from kvindex.events import EventBatch, UndecodableBatch
 from kvindex.index import Indexes
 from kvindex.pages import indexed_size
 from kvindex.wire.vllm import END_OF_REPLAY, decode_batch, decode_frames, encode_batch
@@ -100,6 +100,9 @@ def test_replay_frames_with_and_without_topic() -> None:
     for front in ([b""], [b"", b""], [b"", b"topic"]):
         assert decode_frames([*front, end, b""])[1] == END_OF_REPLAY
     assert decode_frames([b"", b""])[1] == END_OF_REPLAY
+    for nobodys in (2**40, 2**63, END_OF_REPLAY - 1):
+        with pytest.raises(UndecodableBatch, match=str(nobodys)):
+            decode_frames([b"", nobodys.to_bytes(8, "big"), b"p"])
 
 
 def test_a_worker_that_never_publishes() -> None:
