@@ -2,7 +2,8 @@
 
 A gateway that serves nobody: it contacts the workers, follows their events, asks for
 proof of their rendering, and prints what it knows of each. With `--probe` it sends each
-worker small chats, after which events must arrive and cached tokens be told.
+worker small chats, after which events must arrive and cached tokens be told. Only then
+does it take events that one process alone can have (`hearing.py`).
 """
 
 import asyncio
@@ -10,10 +11,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
+import msgspec
+
 from gateway.app import Gateway
 from gateway.doctor.diagnosis import Checkup, examine, heard, reached, tells_load
+from gateway.doctor.hearing import Hearing, hearing
 from gateway.doctor.source_findings import examine_sources
-from gateway.doctor.trial import try_out
+from gateway.doctor.trial import Trial, try_out
 from gateway.settings.config import Config
 from gateway.settings.options import SECONDS, option
 from gateway.settings.values import positive
@@ -57,7 +61,8 @@ class DoctorConfig(Config, frozen=True, kw_only=True):
 
 async def check(config: DoctorConfig) -> list[Checkup]:
     """Examine every worker; ConfigError for a model that cannot be loaded."""
-    gateway = Gateway(config, serves=False)
+    hears = hearing(config.kv_events_bind, probes=config.probe)
+    gateway = Gateway(config, serves=False, consumes=config.probe)
     loop = asyncio.get_running_loop()
     end = loop.time() + config.wait
     await gateway.start()
@@ -72,11 +77,24 @@ async def check(config: DoctorConfig) -> list[Checkup]:
         standings = [source.standing for source in gateway.discovery.sources]
         named = gateway.fleet.namings.counts()
         return [
-            *(examine(w, facts.get(w.url), trials.get(w.url)) for w in workers),
+            *(_examined(gateway, w, trials.get(w.url), hears) for w in workers),
             *examine_sources(standings, named),
+            *hears.own(),
         ]
     finally:
         await gateway.stop()
+
+
+def _examined(
+    gateway: Gateway, worker: Worker, trial: Trial | None, hears: Hearing
+) -> Checkup:
+    facts, sources = (
+        gateway.monitor.facts.get(worker.url),
+        gateway.monitor.sources(worker),
+    )
+    found = examine(worker, facts, trial, hears.unheard(sources))
+    findings = (*found.findings, *hears.fetched(worker, sources))
+    return msgspec.structs.replace(found, findings=findings)
 
 
 async def _listen(config: DoctorConfig, workers: Sequence[Worker]) -> None:

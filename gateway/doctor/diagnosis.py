@@ -51,12 +51,15 @@ class Checkup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def examine(
-    worker: Worker, facts: WorkerFacts | None, trial: Trial | None = None
+    worker: Worker,
+    facts: WorkerFacts | None,
+    trial: Trial | None = None,
+    unheard: Finding | None = None,
 ) -> Checkup:
     """What is known of a worker.
 
     `facts` is what it said, if it said anything; `trial` what came of chats that were
-    sent to it, if any were.
+    sent to it, if any were; `unheard` why nobody listened to its events, if so.
     """
     if facts is None:
         finding = Finding(worker.reason, UP)
@@ -66,12 +69,12 @@ def examine(
         url=worker.url,
         state=str(worker.state),
         engine=f"{worker.engine} {worker.version or ''}".strip(),
-        events=_events(worker),
+        events=_events(worker) if unheard is None else UNKNOWN,
         block_size="/".join(map(str, sizes)),
         cached_tokens=_cached_tokens(trial),
         load=load_page.source(worker),
         rendering=_rendering(worker),
-        findings=tuple(_findings(worker, facts, trial)),
+        findings=tuple(_findings(worker, facts, trial, unheard)),
     )
 
 
@@ -84,29 +87,30 @@ def heard(worker: Worker) -> bool:
     """Whether each of its feeds has said something, or has nothing to say it by."""
     return all(
         feed.state is FeedState.ESTIMATED or feed.last_sequence is not None
-        for feed in _feeds(worker)
+        for feed in feeds(worker)
     )
 
 
 def reached(worker: Worker) -> bool:
     """Whether it is known of each of its feeds if anybody publishes there."""
     return all(
-        feed.reached or feed.state is not FeedState.LIVE for feed in _feeds(worker)
+        feed.reached or feed.state is not FeedState.LIVE for feed in feeds(worker)
     )
 
 
-def _feeds(worker: Worker) -> list[Feed]:
+def feeds(worker: Worker) -> list[Feed]:
+    """Those of its ranks, in their order."""
     return [known.feed for _, known in sorted(worker.knowledge.items())]
 
 
 def _events(worker: Worker) -> str:
-    feeds = _feeds(worker)
-    if not any(feed.state is not FeedState.ESTIMATED for feed in feeds):
+    every = feeds(worker)
+    if not any(feed.state is not FeedState.ESTIMATED for feed in every):
         return "none"
-    arrive = sum(feed.last_sequence is not None for feed in feeds)
-    states = "/".join(sorted({str(feed.state) for feed in feeds}))
-    if len(feeds) > 1:
-        return f"{states}, {arrive} of {len(feeds)} ranks heard"
+    arrive = sum(feed.last_sequence is not None for feed in every)
+    states = "/".join(sorted({str(feed.state) for feed in every}))
+    if len(every) > 1:
+        return f"{states}, {arrive} of {len(every)} ranks heard"
     return f"{states}, {'heard' if arrive else 'nothing heard'}"
 
 
@@ -124,21 +128,24 @@ def _rendering(worker: Worker) -> str:
 
 
 def _findings(
-    worker: Worker, facts: WorkerFacts, trial: Trial | None
+    worker: Worker,
+    facts: WorkerFacts,
+    trial: Trial | None,
+    unheard: Finding | None,
 ) -> Iterator[Finding]:
     if facts.trouble:
         wants_key = KEY in facts.trouble
         remedy = f"{KEY} KEY" if wants_key else "its events tell it: --probe"
-        told = any(feed.block_size for feed in _feeds(worker))
+        told = any(feed.block_size for feed in feeds(worker))
         yield Finding(facts.trouble, remedy, wants_key or not told)
     if worker.engine == GENERIC:
         text = "its engine is not known: no KV events, no ids"
         yield Finding(text, "none, or the engine's own server in its place")
     else:
-        for rank, known in sorted(worker.knowledge.items()):
-            where = f"rank {rank}: " if len(worker.knowledge) > 1 else ""
-            for finding in _about_events(worker, known, tried=trial is not None):
-                yield Finding(where + finding.problem, finding.remedy, finding.wrong)
+        if unheard is not None:
+            yield unheard
+        else:
+            yield from _about_feeds(worker, tried=trial is not None)
         if not tells_load(worker):
             yield _untold_load(worker)
     if trial is not None:
@@ -153,6 +160,13 @@ def _findings(
 def _untold_load(worker: Worker) -> Finding:
     text = "it does not tell its load: what others send it is not seen"
     return Finding(text, ENGINES[worker.engine or ""].TELL_LOAD, wrong=False)
+
+
+def _about_feeds(worker: Worker, *, tried: bool) -> Iterator[Finding]:
+    for rank, known in sorted(worker.knowledge.items()):
+        where = f"rank {rank}: " if len(worker.knowledge) > 1 else ""
+        for finding in _about_events(worker, known, tried=tried):
+            yield Finding(where + finding.problem, finding.remedy, finding.wrong)
 
 
 def _about_events(
@@ -172,7 +186,7 @@ def _about_events(
         for reason, count in getattr(feed.counters, what).items():
             if reason not in LEFT_OUT:
                 text = f"{count} of its KV events are {what}: {reason}"
-                yield Finding(text, "a newer gateway; those blocks stay unknown")
+                yield Finding(text, remedies.for_events_left_out(reason))
 
 
 def _about_trial(worker: Worker, trial: Trial) -> Iterator[Finding]:

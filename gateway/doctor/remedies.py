@@ -6,6 +6,7 @@ What an engine's flags are is in the file named after it (`engines/`).
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from gateway.events.owners import STRAY
 from gateway.workers.contact import ENGINES
 from router.proof import PENDING
 from router.worker import Worker
@@ -39,6 +40,13 @@ def for_events(worker: Worker) -> str:
     host = urlsplit(worker.url).hostname or "HOST"
     host = f"[{host}]" if ":" in host else host
     return text.replace("URL=", f"{worker.url}=").replace("HOST:", f"{host}:")
+
+
+def for_events_left_out(reason: str) -> str:
+    """What lets events count that do not."""
+    if reason == STRAY:
+        return "--kv-events-topic: does another worker publish under its topic?"
+    return "a newer gateway; those blocks stay unknown"
 
 
 def for_cached_tokens(worker: Worker | None) -> str:
