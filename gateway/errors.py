@@ -225,14 +225,17 @@ class UpstreamFailed(GatewayError):
 
 
 class ConnectFailed(UpstreamFailed):
-    """No connection could be made; nothing was sent."""
+    """No connection could be made; nothing was sent.
+
+    `timed_out`: that took all the time there was for it; else it was refused at once.
+    """
 
     code = "upstream_connect_failed"
     retryable = True
 
-
-class ConnectTimedOut(ConnectFailed):
-    """None within the time there was for it, where others are refused at once."""
+    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
 
 
 class StaleConnection(UpstreamFailed):

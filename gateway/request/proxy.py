@@ -12,7 +12,6 @@ from aiohttp import web
 from gateway.access.credentials import OWN_CREDENTIALS, Credentials
 from gateway.errors import (
     ConnectFailed,
-    ConnectTimedOut,
     GatewayError,
     NoWorker,
     StaleConnection,
@@ -142,10 +141,10 @@ class Proxy:
             try:
                 return await self._attempt(outgoing, decision), route
             except (ConnectFailed, StaleConnection) as error:
-                waited += isinstance(error, ConnectTimedOut)
+                stale = isinstance(error, StaleConnection)
+                waited += isinstance(error, ConnectFailed) and error.timed_out
                 further = None
                 if error.retryable and waited < 2:
-                    stale = isinstance(error, StaleConnection)
                     further = self._further(outgoing, route, decision, stale=stale)
                 if further is None:
                     raise

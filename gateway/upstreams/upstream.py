@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from gateway.errors import BadRequest, ConnectFailed, ConnectTimedOut
+from gateway.errors import BadRequest, ConnectFailed
 from gateway.request.headers import RawHeaders, serialize
 from gateway.upstreams.exchange import Exchange, Timeouts
 from gateway.upstreams.origin import Origin
@@ -139,7 +139,7 @@ class Upstreams:
                 )
         except TimeoutError:
             message = f"no connection to the worker in {limit:g} s"
-            raise ConnectTimedOut(message) from None
+            raise ConnectFailed(message, timed_out=True) from None
         except (OSError, UnicodeError) as error:
             raise ConnectFailed("no connection to the worker") from error
         self._all.add(connection)
