@@ -80,7 +80,8 @@ class Holder:
         blocks = self._names.maps.at(key)
         if blocks is None:
             return self.reject("media")
-        if self._charges.exceeded():
+        self._charges.named(event.hashes)
+        if self._charges.exceeded(len(event.hashes)):
             self.refuse(len(event.hashes))
             return False
         try:

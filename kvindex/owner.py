@@ -9,6 +9,9 @@ import msgspec
 
 BLOCK_BYTES = 130
 """Memory of one block: its hash, its slot in the table, its share of the bitsets."""
+NAME_BYTES = 160
+"""Memory of one more name of a block: both hashes, and its entry, in a map that has
+just grown."""
 HOLDING_BYTES = 100
 """Memory of one block at one owner: its entry in the owner's map of engine hashes."""
 
@@ -39,6 +42,10 @@ class Memory:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
+
+    def has_room(self, wanted_bytes: int) -> bool:
+        """May so much more be used?"""
+        return self.used_bytes + wanted_bytes <= self.limit_bytes
 
     @property
     def overdrawn(self) -> bool:

@@ -20,7 +20,7 @@ from kvindex.owner import HOLDING_BYTES, Owner
 
 MINIMUM = 16
 """Tokens; pages below are collected."""
-PAGE_BYTES = 600
+PAGE_BYTES = 740
 """Memory of one page: its record and the engine's name for it."""
 
 _SPARE_PAGES = 65_536

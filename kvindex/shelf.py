@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from kvindex.index import Indexes, PrefixIndex
-from kvindex.owner import HOLDING_BYTES, Owner
+from kvindex.owner import NAME_BYTES, Owner
 from kvindex.pages import PageShelf, holding_bytes, indexed_size
 
 
@@ -65,7 +65,7 @@ class BlockShelf:
         self.index = index
         self.owner = owner
         self.names_per_block = 1
-        self.name_bytes = HOLDING_BYTES
+        self.name_bytes = NAME_BYTES
         self._on_gone = on_gone
 
     def prepare(

@@ -61,13 +61,13 @@ def test_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_blocks_of_pages_are_bounded() -> None:
     """The page that would complete a block too many is refused."""
-    stream = Stream(limit_bytes=6000)
+    stream = Stream(limit_bytes=7000)
     for name in range(0, 400, 4):
         stream.send(page([name] * 16, name))
     assert stream.owner.blocks == 2
     assert stream.feed.counters.refused == 1 + 97 * 4
     pages_left = 3 * pages.PAGE_BYTES  # the last event may exceed the bound
-    assert stream.indexes.memory.used_bytes == 2 * 2630 + pages_left
+    assert stream.indexes.memory.used_bytes == 2 * 3190 + pages_left
     for name in range(0, 400, 4):
         stream.send(gone(name + 3, name + 2, name + 1, name))
     assert stream.owner.blocks == 0
@@ -96,11 +96,11 @@ def test_a_page_of_two_blocks_of_which_one_is_refused() -> None:
     stream.send(page(left, 1), page(right[8:], 11, parent=2))
     stream.send(gone(2))
     memory = stream.indexes.memory
-    memory.limit_bytes = memory.used_bytes + 3000
+    memory.limit_bytes = memory.used_bytes + 3500
     stream.send(page(left[4:8], 2, parent=1))
     assert (blocks_held(stream, left), blocks_held(stream, right)) == (0, 0)
     assert stream.feed.counters.refused == 1
-    memory.limit_bytes += 6000
+    memory.limit_bytes += 7000
     stream.send(page(left[4:8], 2, parent=1))
     assert (blocks_held(stream, left), blocks_held(stream, right)) == (1, 1)
 

@@ -1,0 +1,45 @@
+"""What names take of the memory bound, by what they are seen to take."""
+
+import itertools
+import tracemalloc
+
+import pytest
+
+from kvindex.events import EngineHash
+from tests.kvindex.engine import Stream, stored
+
+NAMES = 60_000
+AT_ONCE = 500
+
+
+def name(number: int, size: int) -> EngineHash:
+    """A hash of so many bytes; 8 are told as a number."""
+    number = (1 << 62) + number
+    return number if size == 8 else number.to_bytes(size, "big")
+
+
+@pytest.mark.parametrize("size", [8, 32, 64])
+@pytest.mark.parametrize("new", [True, False])
+def test_names_take_no_more_than_is_charged(size: int, new: bool) -> None:
+    """Of ever new blocks, and of the same ones: nor is far too much charged."""
+    stream = Stream(limit_bytes=1 << 30)
+    tracemalloc.start()
+    for first in range(0, NAMES, AT_ONCE):
+        blocks = range(first, first + AT_ONCE) if new else range(AT_ONCE)
+        names = tuple(name(number, size) for number in range(first, first + AT_ONCE))
+        stream.send(stored(*blocks, names=names))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken <= stream.indexes.memory.used_bytes <= 2 * taken
+
+
+def test_the_bound_is_hard_where_names_are_many() -> None:
+    """However few blocks they lead to, of whatever length."""
+    stream = Stream(limit_bytes=100_000)
+    memory, numbers = stream.indexes.memory, itertools.count()
+    for _ in range(300):
+        names = tuple(name(next(numbers), 64) for _ in range(7))
+        stream.send(stored(*range(7), names=names))
+        assert memory.used_bytes <= 100_000
+    assert stream.feed.counters.refused > 0
+    assert memory.used_bytes > 95_000
