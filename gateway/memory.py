@@ -6,9 +6,11 @@ for hours. Other C libraries have no such functions, and are left as they are.
 
 import ctypes
 
-M_MMAP_THRESHOLD = -3
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """malloc.h of glibc."""
 LARGE_BYTES = 256 * 1024
+SPARE_BYTES = 16 * 1024 * 1024
+"""What may stay free at the end, for the next burst, until `give_back`."""
 
 
 def keep_large_apart() -> None:
@@ -20,6 +22,7 @@ def keep_large_apart() -> None:
     option = getattr(ctypes.CDLL(None), "mallopt", None)
     if option is not None:
         option(M_MMAP_THRESHOLD, LARGE_BYTES)
+        option(M_TRIM_THRESHOLD, SPARE_BYTES)
 
 
 def give_back() -> None:
