@@ -4,18 +4,17 @@ In slices, as thousands may wait for one block. Not here: which orphans there ar
 (`orphans.py`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from kvindex.blocks import chain
-from kvindex.charges import Charges
 from kvindex.engine_blocks import EngineBlocks
 from kvindex.events import EngineHash
 from kvindex.names import Names
 from kvindex.orphans import HolderKey, Name, Orphan, Orphans
 from kvindex.shelf import Shelf
 
-Note = Callable[[EngineBlocks, Sequence[EngineHash], Sequence[int], bool], int]
-"""Stores a run of blocks; how many of it the bound let in. As `Names.note`."""
+Note = Callable[[EngineBlocks, EngineHash, int, bool], bool]
+"""Stores a block, announced again or not; False where the bound keeps it out."""
 
 
 class Adoption:
@@ -28,14 +27,12 @@ class Adoption:
         names: Names,
         shelf: Shelf,
         page_size: int,
-        charges: Charges,
         note: Note,
     ) -> None:
         self._orphans = orphans
         self._names = names
         self._shelf = shelf
         self._page_size = page_size
-        self._charges = charges
         self._note = note
         self._arrived: list[tuple[EngineHash, int]] = []
 
@@ -67,13 +64,12 @@ class Adoption:
             self._adopt(name, orphan, parent)
 
     def _adopt(self, name: Name, orphan: Orphan, parent: int) -> None:
-        self._charges.account()
         media = {0: orphan.media} if orphan.media else {}
         own = chain(orphan.token_ids, self._page_size, parent, media)
         self._shelf.prepare(parent, own, orphan.token_ids, media)
         key, engine_hash = name
         blocks = self._names.maps[key]
-        if self._note(blocks, (engine_hash,), own, False):
+        if self._note(blocks, engine_hash, own[0], False):
             blocks.add_copies(engine_hash, orphan.copies - 1)
             self.arrived(engine_hash, own[0])
 
@@ -98,7 +94,7 @@ class Adoption:
         ((above, key),) = found.items()
         blocks = self._names.maps[key]
         known = (key, above) in self._orphans or blocks.find(above) is not None
-        if not known and self._note(blocks, (above,), (parent,), True):
+        if not known and self._note(blocks, above, parent, True):
             self.arrived(above, parent)
 
     def clear(self) -> None:

@@ -5,9 +5,10 @@ what long ones take more than a number does.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kvindex.counters import Counters
+from kvindex.engine_blocks import EngineBlocks
 from kvindex.events import EngineHash
 from kvindex.names import Names
 from kvindex.orphans import Orphans
@@ -36,20 +37,40 @@ class Charges:
         self._names = names
         self._longer = 0
 
-    def named(self, hashes: Sequence[EngineHash]) -> None:
-        """Such names come, of 64 bytes at most; one owner's are mostly alike."""
-        longest = max(map(sys.getsizeof, hashes), default=0)
-        allocated = -(-longest // _ALIGNMENT) * _ALIGNMENT
-        self._longer = max(self._longer, allocated - _NUMBER)
+    def named(self, hashes: Sequence[EngineHash], media: Mapping[int, bytes]) -> bool:
+        """Such names come, of 64 bytes at most; one owner's are mostly alike.
 
-    def exceeded(self, names: int) -> bool:
-        """Would so many names more exceed the bound, where this owner has any beyond
-        its blocks?"""
-        owner, memory = self._shelf.owner, self._shelf.index.memory
-        wanted = names * (self._shelf.name_bytes + self._longer)
-        if owner.extra_bytes and not memory.has_room(wanted):
-            self.account()
-        return owner.extra_bytes > 0 and not memory.has_room(wanted)
+        Media are parts of pages. False, and nothing changed, where there is no room for
+        what all names might take more.
+        """
+        longest = max(map(sys.getsizeof, hashes), default=0)
+        if media and self._shelf.names_per_block > 1:
+            longest += max(map(sys.getsizeof, media.values()))
+        longer = -(-longest // _ALIGNMENT) * _ALIGNMENT - _NUMBER
+        grown = self._names.maps.entries * (longer - self._longer)
+        if grown > 0 and not self._shelf.index.memory.has_room(grown):
+            return False
+        self._longer = max(self._longer, longer)
+        return True
+
+    def ample(self, names: int) -> bool:
+        """Is there room for so many names, each with a block or another entry?"""
+        return self._has_room(2 * names)
+
+    def admits(
+        self, blocks: EngineBlocks, name: EngineHash, own: int, *, announced: bool
+    ) -> bool:
+        """Is there room for this name? That for a new block the index looks for."""
+        self.account()
+        shelf = self._shelf
+        if blocks.find(name) is not None:
+            return announced or name in blocks.copies or self._has_room(1)
+        paid = shelf.names_per_block == 1 and not shelf.index.holds(shelf.owner, own)
+        return paid or self._has_room(2)
+
+    def _has_room(self, entries: int) -> bool:
+        each = self._shelf.name_bytes + self._longer
+        return self._shelf.index.memory.has_room(entries * each)
 
     def account(self) -> None:
         """Charge for orphans, and for names beyond those that come with the blocks.

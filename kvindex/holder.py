@@ -66,8 +66,7 @@ class Holder:
             names=self._names,
             shelf=shelf,
             page_size=page_size,
-            charges=self._charges,
-            note=self._note,
+            note=self._note_one,
         )
 
     def stored(self, event: BlockStored, *, complete: bool = False) -> bool:
@@ -80,14 +79,13 @@ class Holder:
         blocks = self._names.maps.at(key)
         if blocks is None:
             return self.reject("media")
-        self._charges.named(event.hashes)
-        if self._charges.exceeded(len(event.hashes)):
-            self.refuse(len(event.hashes))
-            return False
         try:
             keys = take_apart(event, self._model)
         except (TypeError, ValueError, OverflowError, RecursionError):
             return self.reject("extra_keys")
+        if not self._charges.named(event.hashes, keys.media):
+            self.refuse(len(event.hashes))
+            return False
         before = self._counters.refused
         parent = keys.namespace.root()
         if event.parent is not None:
@@ -97,11 +95,11 @@ class Holder:
                 return True
             parent = found
         own = chain(event.token_ids, self.page_size, parent, keys.media)
-        if self.orphans:
-            self._store_singly(blocks, event, [parent, *own], keys.media)
+        repeats = self._repeats(blocks, event, complete)
+        if self.orphans or not self._charges.ample(len(event.hashes)):
+            self._store_singly(blocks, event, [parent, *own], keys.media, repeats)
         else:
             self.shelf.prepare(parent, own, event.token_ids, keys.media)
-            repeats = self._repeats(blocks, event, complete)
             self._note(blocks, event.hashes, own, repeats)
         self._charges.account()
         return self._counters.refused == before
@@ -127,20 +125,20 @@ class Holder:
         event: BlockStored,
         own: list[int],
         media: dict[int, bytes],
+        announced: bool,
     ) -> None:
-        """Block by block, as each may have waited as an orphan.
+        """Block by block, as each may have waited as an orphan, or be refused.
 
         `own` begins with the hash of the parent.
         """
-        announced = may_repeat(event)
         for position, engine_hash in enumerate(event.hashes):
             medium = {0: media[position]} if position in media else {}
             parent, block_hash = own[position : position + 2]
             before = event.hashes[position - 1] if position else event.parent
             self.adoption.stored((key_of(event), engine_hash), before, parent)
             self.shelf.prepare(parent, (block_hash,), event.ids_of(position), medium)
-            if not self._note(blocks, (engine_hash,), (block_hash,), announced):
-                self._refuse(len(event.hashes) - position - 1)
+            if not self._note_one(blocks, engine_hash, block_hash, announced):
+                self.refuse(len(event.hashes) - position - 1)
                 return
             self.adoption.arrived(engine_hash, block_hash)
 
@@ -178,6 +176,14 @@ class Holder:
         )
         self._counters.orphans_dropped += dropped
         self._charges.account()
+
+    def _note_one(
+        self, blocks: EngineBlocks, name: EngineHash, own: int, announced: bool
+    ) -> bool:
+        if self._charges.admits(blocks, name, own, announced=announced):
+            return self._note(blocks, (name,), (own,), announced) == 1
+        self.refuse(1)
+        return False
 
     def _note(
         self,

@@ -247,11 +247,24 @@ def test_a_run_refused_while_orphans_wait() -> None:
 
 
 def test_a_run_partly_known_is_refused_at_the_bound() -> None:
-    """What is known is noted, the first new block ends it."""
-    stream = Stream(limit_bytes=500, block_size=16)
+    """What is known is noted with its copies, the first new block ends it."""
+    stream = Stream(limit_bytes=900, block_size=16)
     stream.send(stored(1, 2))
     stream.send(stored(1, 2, 3, 4))
     assert (stream.owner.blocks, stream.feed.counters.refused) == (2, 2)
+    assert stream.indexes.memory.used_bytes == 2 * (
+        BLOCK_BYTES + HOLDING_BYTES + NAME_BYTES
+    )
+    stream.send(removed(1, 2))
+    assert stream.held(1, 2) == 2
+
+
+def test_copies_without_room_are_refused() -> None:
+    """The block is held all the same."""
+    stream = Stream(limit_bytes=500, block_size=16)
+    stream.send(stored(1, 2), stored(1, 2, 3))
+    assert (stream.held(1, 2), stream.feed.counters.refused) == (2, 3)
+    assert stream.indexes.memory.used_bytes == 2 * (BLOCK_BYTES + HOLDING_BYTES)
 
 
 def test_extra_keys_without_end_are_rejected() -> None:

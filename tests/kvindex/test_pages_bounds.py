@@ -60,14 +60,13 @@ def test_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_blocks_of_pages_are_bounded() -> None:
-    """The page that would complete a block too many is refused."""
-    stream = Stream(limit_bytes=7000)
+    """The first page that has no room is refused, and all after it."""
+    stream = Stream(limit_bytes=9000)
     for name in range(0, 400, 4):
         stream.send(page([name] * 16, name))
     assert stream.owner.blocks == 2
-    assert stream.feed.counters.refused == 1 + 97 * 4
-    pages_left = 3 * pages.PAGE_BYTES  # the last event may exceed the bound
-    assert stream.indexes.memory.used_bytes == 2 * 3190 + pages_left
+    assert stream.feed.counters.refused == stream.index.refused == 2 + 97 * 4
+    assert stream.indexes.memory.used_bytes == 2 * 3190 + 2 * pages.PAGE_BYTES
     for name in range(0, 400, 4):
         stream.send(gone(name + 3, name + 2, name + 1, name))
     assert stream.owner.blocks == 0

@@ -1,0 +1,113 @@
+"""The memory bound holds after each event, whatever events there are."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvindex.counters import Counters
+from kvindex.events import (
+    BlockRemoved,
+    BlockStored,
+    BlockUpdated,
+    EngineHash,
+    ExtraKeys,
+)
+from kvindex.holder import Holder
+from kvindex.index import Indexes
+from kvindex.shelf import shelf_for
+from tests.kvindex.engine import MODEL, Stream, removed, stored
+
+Event = BlockStored | BlockRemoved | BlockUpdated | None
+"""None: all are cleared."""
+
+NUMBERS = st.integers(1, 40)
+MEDIA = st.sampled_from(["GPU", "CPU", None])
+
+
+def _name(number: int, size: int) -> EngineHash:
+    return number if size == 8 else number.to_bytes(size, "big")
+
+
+@st.composite
+def _stored(draw: st.DrawFn, size: int) -> BlockStored:
+    """Blocks of old and new content, under old and new names of any length."""
+    first, length = draw(NUMBERS), draw(st.integers(1, 40))
+    blocks = range(first, first + length)
+    renamed, width = draw(st.integers(0, 3)) * 1_000, draw(st.sampled_from([8, 32, 64]))
+    below = draw(st.one_of(st.none(), NUMBERS))
+    keys: tuple[ExtraKeys, ...] = draw(
+        st.sampled_from([(), ([["image", 0]],), ([["x" * 900, 1]],)])
+    )
+    return stored(
+        *blocks,
+        names=tuple(_name(block + renamed, width) for block in blocks),
+        parent=None if below is None else _name(below + renamed, width),
+        size=size,
+        medium=draw(MEDIA),
+        extra_keys=keys or None,
+    )
+
+
+def _events(size: int) -> st.SearchStrategy[Event]:
+    named = st.builds(_name, NUMBERS, st.sampled_from([8, 64]))
+    return st.one_of(
+        _stored(size),
+        _stored(size),
+        st.builds(removed, named, medium=MEDIA),
+        st.builds(BlockUpdated, hash=named, medium=MEDIA, medium_before=MEDIA),
+        st.none(),
+    )
+
+
+def _apply(holder: Holder, event: Event) -> None:
+    if event is None:
+        holder.clear()
+    elif isinstance(event, BlockStored):
+        holder.stored(event)
+        while holder.adoption.waits:
+            holder.adoption.work(3)
+    elif isinstance(event, BlockRemoved):
+        holder.removed(event)
+    else:
+        holder.moved(event)
+
+
+@settings(max_examples=150)
+@given(st.data(), st.sampled_from([1, 4, 16, 64]), st.integers(1_000, 60_000))
+def test_the_bound_is_never_passed(data: st.DataObject, size: int, limit: int) -> None:
+    """Names, copies, pages, orphans, doubts: all of it is within."""
+    indexes = Indexes(limit_bytes=limit)
+    holders = [
+        Holder(
+            model=MODEL,
+            page_size=size,
+            shelf=shelf_for(indexes, MODEL, key, size),
+            counters=Counters(),
+            orphan_blocks=30,
+        )
+        for key in "ab"
+    ]
+    for event in data.draw(st.lists(_events(size), max_size=25)):
+        holder = data.draw(st.sampled_from(holders))
+        if data.draw(st.integers(0, 9)) == 0:
+            holder.suspect()
+            holder.miss()
+        _apply(holder, event)
+        assert indexes.memory.used_bytes <= limit
+    for holder in holders:
+        holder.retire()
+    while indexes.sweep(1000):
+        pass
+    assert indexes.memory.used_bytes == 0
+
+
+def test_one_event_of_single_tokens() -> None:
+    """Pages that make no block are paid for before they come, not after."""
+    stream = Stream(limit_bytes=50_000)
+    names = iter(range(1, 1_000_000))
+    for block in range(40):
+        run = tuple(next(names) for _ in range(15))
+        stream.send(
+            stored(*range(1_000 * block, 1_000 * block + 15), names=run, size=1)
+        )
+        assert stream.indexes.memory.used_bytes <= 50_000
+    assert stream.feed.counters.refused > 0
