@@ -12,6 +12,7 @@ from kvindex.engine_blocks import EngineBlocks
 from kvindex.events import EngineHash
 from kvindex.names import Names
 from kvindex.orphans import Orphans
+from kvindex.owner import BLOCK_BYTES
 from kvindex.shelf import Shelf
 
 _NUMBER = 48
@@ -62,11 +63,14 @@ class Charges:
     ) -> bool:
         """Is there room for this name? That for a new block the index looks for."""
         self.account()
-        shelf = self._shelf
+        index, owner = self._shelf.index, self._shelf.owner
         if blocks.find(name) is not None:
             return announced or name in blocks.copies or self._has_room(1)
-        paid = shelf.names_per_block == 1 and not shelf.index.holds(shelf.owner, own)
-        return paid or self._has_room(2)
+        if self._shelf.names_per_block > 1 or index.holds(owner, own):
+            return self._has_room(2)
+        beyond = max(0, self._longer - _SPARE)
+        block = BLOCK_BYTES + owner.holding_bytes
+        return not beyond or index.memory.has_room(block + beyond)
 
     def _has_room(self, entries: int) -> bool:
         each = self._shelf.name_bytes + self._longer

@@ -78,7 +78,8 @@ class LiveOrder:
             if sequence < number:
                 self._side = sequence
                 if sequence + 1 == number:  # the hole is filled: just out of order
-                    self._side, self._turns, self._aside = None, 0, False
+                    self._side, self._aside = None, False
+                    self._turns -= 1
                 return Arrival.LATE
             self._turns += 1
         else:

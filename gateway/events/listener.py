@@ -1,9 +1,9 @@
 """The gateway's own event socket: publishers connect to it, topics tell them apart.
 
 Each (worker of the topic, rank in the batch) is a stream. Whose topic it is is known to
-`topics.py`; that two publishers share one, `turns.py` notices. ZMQ does not tell whose
-connection is lost, so all workers heard here are looked at then; of one that is out of
-order, events may be missed.
+`topics.py`; that two publishers share one, `publishers.py` notices. Whose connection is
+lost is known once it has brought a batch; of a worker that is out of order, too, events
+may be missed.
 """
 
 import asyncio
@@ -13,22 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 
 import zmq
-import zmq.asyncio
-from zmq.utils.monitor import parse_monitor_message
 
-from gateway.events.feeds import (
-    DISCONNECTED,
-    IDLE_MS,
-    EventSockets,
-    decode_live,
-    prepare,
-    receive_slice,
-)
+from gateway.events.connections import Connections
+from gateway.events.feeds import IDLE_MS, EventSockets, decode_live
 from gateway.events.owners import Owners
+from gateway.events.publishers import Publishers
 from gateway.events.slices import BLOCKS
 from gateway.events.stream import Stream
 from gateway.events.topics import Topics
-from gateway.events.turns import Turns
 from kvindex.events import UndecodableBatch
 from kvindex.standing import FeedState
 from kvindex.wire.batches import rank_of
@@ -41,6 +33,8 @@ log = logging.getLogger(__name__)
 REBIND_S = 5.0
 TOPIC_BYTES = 1_024
 SHARED = "two publishers share its topic; none of their events counts"
+LEFT = "of two publishers of its topic the other is left"
+LOST = "connection lost"
 STRANGERS = 100
 """Topics of nobody that get a line; there may be any number."""
 
@@ -69,7 +63,7 @@ class Listener:
         self._strangers: set[bytes] = set()
         self._fed: set[Stream] = set()
         """Streams whose feeds were given something."""
-        self._turns: dict[Stream, Turns] = {}
+        self._publishers: dict[Stream, Publishers] = {}
         self._streams: dict[tuple[str, int], Stream] = {}
         self._out_of_order: set[str] = set()
         self._ports: set[int] = set()
@@ -88,35 +82,27 @@ class Listener:
         self._out_of_order.discard(worker.url)
         for key in [key for key in self._streams if key[0] == worker.url]:
             stream = self._streams.pop(key)
-            self._turns.pop(stream, None)
+            self._publishers.pop(stream, None)
             self._fed.discard(stream)
 
     async def run(self) -> None:
         """Bind, and hand what comes to the feeds, until cancelled."""
-        socket = self._sockets.context.socket(zmq.SUB)
-        changes: zmq.asyncio.Socket | None = None
+        connections = Connections(self._sockets.context)
         try:
-            prepare(socket)
-            changes = socket.get_monitor_socket(DISCONNECTED)
-            await self._bind(socket)
+            await self._bind(connections)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._drain(socket, tasks))
-                tasks.create_task(self._watch(changes))
-                tasks.create_task(self._mind(socket))
+                tasks.create_task(self._drain(connections, tasks))
+                tasks.create_task(self._mind(connections))
         finally:
             self._streams.clear()
-            self._turns.clear()
-            if not socket.closed:  # the context may have been first
-                socket.disable_monitor()
-            if changes is not None:
-                changes.close(linger=0)
-            socket.close(linger=0)
+            self._publishers.clear()
+            connections.close()
 
-    async def _bind(self, socket: zmq.asyncio.Socket) -> None:
+    async def _bind(self, connections: Connections) -> None:
         """Bind, as soon as no other process has the port."""
         for attempt in itertools.count():
             try:
-                socket.bind(self.endpoint)
+                self.endpoint = connections.bind(self.endpoint)
                 break
             except zmq.ZMQError as error:
                 if attempt == 0:
@@ -124,33 +110,41 @@ class Listener:
                         "cannot listen for KV events at %s: %s", self.endpoint, error
                     )
             await asyncio.sleep(REBIND_S)
-        self.endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         log.info("listening for KV events at %s", self.endpoint)
 
-    async def _drain(
-        self, socket: zmq.asyncio.Socket, tasks: asyncio.TaskGroup
-    ) -> None:
-        plain: zmq.Socket[bytes] = zmq.Socket.shadow(socket)
+    async def _drain(self, connections: Connections, tasks: asyncio.TaskGroup) -> None:
         settled = time.monotonic()
+
+        def take(connection: int, frames: Sequence[bytes]) -> None:
+            self._take(connections, connection, frames, tasks)
+
         while True:
-            came = await socket.poll(IDLE_MS)
+            await connections.wait(IDLE_MS)
             async with self._sockets.slices.turn() as end:
-                receive_slice(plain, lambda frames: self._take(frames, tasks), end)
+                if connections.receive(take, end):
+                    self._lose(connections)
             # By the clock: other publishers may never leave the socket idle.
-            if not came or time.monotonic() - settled >= IDLE_MS / 1000:
+            if time.monotonic() - settled >= IDLE_MS / 1000:
                 settled = time.monotonic()
                 self._settle()
             while self._fed:
                 await self._fed.pop().work()
             await asyncio.sleep(0)
 
-    async def _watch(self, changes: zmq.asyncio.Socket) -> None:
-        while True:
-            parse_monitor_message(await changes.recv_multipart())
-            for worker in self._heard.values():
-                self._look_at(worker)
+    def _lose(self, connections: Connections) -> None:
+        """Look at the workers whose connections were lost: they may have restarted."""
+        for connection in connections.lost():
+            for (url, _), stream in self._streams.items():
+                publishers = self._publishers[stream]
+                if not publishers.closed(connection):
+                    continue
+                if not publishers.shared:
+                    stream.feed.disconnected(LOST)
+                self._reset(stream)
+                self._fed.add(stream)
+                self._look_at(self._heard[url])
 
-    async def _mind(self, socket: zmq.asyncio.Socket) -> None:
+    async def _mind(self, connections: Connections) -> None:
         """Doubt the feeds of workers that do not work; there is no other sign of it.
 
         And bind the ports of their further ranks.
@@ -161,19 +155,19 @@ class Listener:
             for worker in self._pool.workers:
                 sources = self._owners.sources(worker)
                 for port in set(sources.ports) - self._ports:
-                    self._bind_too(socket, port)
+                    self._bind_too(connections, port)
                 out = worker.state in OUT_OF_ORDER
                 if sources.listened and out != (worker.url in self._out_of_order):
                     self._out_of_order ^= {worker.url}
                     self._doubt(worker, out)
             await asyncio.sleep(IDLE_MS / 1000)
 
-    def _bind_too(self, socket: zmq.asyncio.Socket, port: int) -> None:
+    def _bind_too(self, connections: Connections, port: int) -> None:
         """Data-parallel rank r connects to the port of rank 0 plus r."""
         self._ports.add(port)
         endpoint = f"{self.endpoint.rpartition(':')[0]}:{port}"
         try:
-            socket.bind(endpoint)
+            connections.bind(endpoint)
         except zmq.ZMQError as error:
             log.error("cannot listen for KV events at %s: %s", endpoint, error)
         else:
@@ -192,34 +186,53 @@ class Listener:
             else:
                 known.feed.work(BLOCKS)
 
-    def _take(self, frames: Sequence[bytes], tasks: asyncio.TaskGroup) -> None:
+    def _take(
+        self,
+        connections: Connections,
+        connection: int,
+        frames: Sequence[bytes],
+        tasks: asyncio.TaskGroup,
+    ) -> None:
         try:
             topic, sequence, payload = decode_live(frames)
         except UndecodableBatch as error:
             self._strange(frames[0], f"sends what is no batch: {error}")
             return
         worker = self._worker(topic)
-        if worker is not None:
-            stream = self._stream(worker, rank_of(payload), tasks)
-            if stream is not None:
-                self._hand_on(stream, sequence, payload)
+        if worker is None:
+            return
+        stream = self._stream(worker, rank_of(payload), tasks)
+        if stream is None:
+            return
+        if self._publishers[stream].is_one_more(connection):
+            self._lose(connections)  # that of the one before may just have been
+        self._hand_on(stream, connection, sequence, payload)
 
-    def _hand_on(self, stream: Stream, sequence: int, payload: bytes) -> None:
+    def _hand_on(
+        self, stream: Stream, connection: int, sequence: int, payload: bytes
+    ) -> None:
         """Give the feed what is one publisher's."""
-        turns, feed = self._turns[stream], stream.feed
-        shared = turns.shared
-        for batch in turns.take(sequence, payload, time.monotonic()):
+        publishers, feed = self._publishers[stream], stream.feed
+        shared = publishers.shared
+        for batch in publishers.take(connection, sequence, payload, time.monotonic()):
+            self._reset(stream)
             feed.receive(*batch)
-        if turns.shared and not shared:
+        if publishers.shared and not shared:
             if feed.state is FeedState.DEGRADED:  # else its change is logged
                 log.warning("KV events of %s: %s", feed.key, SHARED)
             feed.disconnected(SHARED)
         self._fed.add(stream)
 
+    def _reset(self, stream: Stream) -> None:
+        publishers = self._publishers[stream]
+        if publishers.anew:
+            publishers.anew = False
+            stream.feed.restarted(LEFT)
+
     def _settle(self) -> None:
         """What nothing that comes would bring about: time passes for each stream."""
-        for stream, turns in self._turns.items():
-            for batch in turns.settle(time.monotonic()):
+        for stream, publishers in self._publishers.items():
+            for batch in publishers.settle(time.monotonic()):
                 stream.feed.receive(*batch)
             self._fed.add(stream)
 
@@ -248,9 +261,9 @@ class Listener:
             endpoint = self._owners.sources(worker).replays.get(rank)
             sockets = self._sockets
             stream = Stream(feed, sockets.context, sockets.slices, endpoint, tasks)
-            self._turns.pop(self._streams.get((worker.url, rank), stream), None)
+            self._publishers.pop(self._streams.get((worker.url, rank), stream), None)
             self._streams[worker.url, rank] = stream
-            self._turns[stream] = Turns()
+            self._publishers[stream] = Publishers()
         return stream
 
     def _strange(self, topic: bytes, why: str) -> None:

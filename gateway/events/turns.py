@@ -1,6 +1,7 @@
-"""Numbers that step back on the gateway's own socket: a restart, or two publishers.
+"""Numbers that step back on one connection: a restart, or two publishers behind it.
 
-Two publishers may use one topic without knowing. Their numbers then go on in two places
+A publisher that begins anew connects anew; so these are publishers behind a forwarder.
+Two may use one topic without knowing. Their numbers then go on in two places
 by turns, and neither cache may be taken for the other's, nor for emptied. So after a
 step back batches wait until it shows: the old place goes on (*shared*: nothing counts
 until only one is left), or it does not (a restart). A batch that goes on in both places
@@ -52,6 +53,11 @@ class Turns:
         else:
             self._last = batch
             yield batch
+
+    def passed(self, sequence: int) -> bool:
+        """Is a batch of this number, or a later one, here already?"""
+        last = self._held[-1] if self._held else self._last
+        return last is not None and sequence <= last[0]
 
     def _goes_back(self, batch: Batch) -> bool:
         """A lower number, or the same with other bytes."""

@@ -40,6 +40,15 @@ def test_order(numbers: tuple[int, ...], expected: tuple[Arrival, ...]) -> None:
     assert tuple(arrivals(*numbers)) == expected
 
 
+@pytest.mark.parametrize("apart", [-3, -2, -1, 1, 2, 3])
+def test_two_places_side_by_side(apart: int) -> None:
+    """However near: batches in no order that never ends are two publishers."""
+    both = list(joined.from_iterable((10 + i, 10 + i + apart) for i in range(20)))
+    assert SHARED in arrivals(*both)
+    swaps = joined.from_iterable((i + 1, i) for i in range(10, 90, 2))
+    assert SHARED not in arrivals(*swaps)
+
+
 def test_the_same_batch_again_is_a_duplicate() -> None:
     """The same number and bytes."""
     order = LiveOrder()

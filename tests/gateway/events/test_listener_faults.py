@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from gateway.events import listener, turns
 from gateway.workers import monitor
 from tests.gateway.events.connecting import connecting, listening, topic_of
 from tests.gateway.fed import (
@@ -96,6 +97,87 @@ async def test_two_publishers_under_one_topic(
         assert feeds(gateway, worker)[0].counters.restarts == 0
     shared = [r for r in caplog.records if "two publishers share" in r.getMessage()]
     assert len(shared) == 1
+
+
+async def test_two_slow_publishers_under_one_topic(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Slower than any wait: their connections tell, and nothing is emptied."""
+    monkeypatch.setattr(turns, "WAIT_S", 0.01)
+    monkeypatch.setattr(listener, "IDLE_MS", 10)
+    worker = await start_worker(SIM)
+    gateway, endpoint = await listening(start_gateway, worker)
+    topic = topic_of(worker)
+    with connecting(endpoint, topic) as (one,):
+        await asyncio.sleep(0.3)
+        one.stored(5, 1, 2, 3)
+        await until(lambda: held(gateway, worker) == 3)
+        feed = feeds(gateway, worker)[0]
+        with connecting(endpoint, topic) as (other,):
+            await asyncio.sleep(0.3)
+            for step in range(3):
+                other.stored(4 + step, 10 + step)
+                await asyncio.sleep(0.2)
+                one.stored(6 + step, 20 + step)
+                await asyncio.sleep(0.2)
+            assert (feed.state, feed.counters.restarts) == ("degraded", 0)
+            assert "two publishers share" in feed.reason
+            assert held(gateway, worker) == 3
+        await asyncio.sleep(0.2)
+        one.stored(9, 30)
+        await until(lambda: held(gateway, worker) == 4)
+        assert feed.counters.restarts == 0
+
+
+async def test_of_two_publishers_the_other_is_left(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """What is held was never its own: it goes."""
+    worker = await start_worker(SIM)
+    gateway, endpoint = await listening(start_gateway, worker)
+    topic = topic_of(worker)
+    with connecting(endpoint, topic) as (one,):
+        await asyncio.sleep(0.3)
+        one.stored(50, 1, 2, 3)
+        await until(lambda: held(gateway, worker) == 3)
+        feed = feeds(gateway, worker)[0]
+        with connecting(endpoint, topic) as (other,):
+            await asyncio.sleep(0.3)
+            other.stored(7, 40)
+            await until(lambda: "two publishers share" in feed.reason)
+            one.close()
+            await until(lambda: feed.counters.restarts == 1)
+            other.stored(8, 41)
+            await until(lambda: held(gateway, worker) == 1)
+    assert not feed.complete
+
+
+async def test_a_publisher_that_ends(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+) -> None:
+    """Batches may be missed from then on; the next one tells: it went on, or anew."""
+    worker = await start_worker(SIM)
+    gateway, endpoint = await listening(start_gateway, worker)
+    topic = topic_of(worker)
+    with connecting(endpoint, topic) as (one,):
+        await asyncio.sleep(0.3)
+        one.stored(5, 1, 2, 3)
+        await until(lambda: held(gateway, worker) == 3)
+    feed = feeds(gateway, worker)[0]
+    await until(lambda: (feed.state, feed.reason) == ("degraded", "connection lost"))
+    with connecting(endpoint, topic) as (one,):
+        await asyncio.sleep(0.3)
+        one.stored(6, 4)
+        await until(lambda: held(gateway, worker) == 4)
+        assert (feed.state, feed.counters.gaps) == ("live", 0)
+    with connecting(endpoint, topic) as (one,):
+        await asyncio.sleep(0.3)
+        one.stored(0, 5)
+        await until(lambda: held(gateway, worker) == 1)
+    assert (feed.counters.restarts, feed.complete) == (1, True)
 
 
 async def test_a_publisher_that_begins_anew(
