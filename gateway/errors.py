@@ -19,6 +19,7 @@
     |- InternalError 500           a bug of the gateway
     |- NoWorker 503                nobody to send to
     |- Overloaded 503              as much is taken on as may be
+    |- GoingAway 503               the time of open streams is over
     |- RenderBusy 503              a render route with too much to do
     |- RenderTimeout 504           a rendering that took too long
     |- UpstreamFailed 502          the worker broke the exchange
@@ -190,6 +191,14 @@ class Overloaded(GatewayError):
 
     def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
         super().__init__(message, headers=[("Retry-After", str(retry_after_s))])
+
+
+class GoingAway(GatewayError):
+    """The gateway ends, and the time that open requests had is over."""
+
+    status = 503
+    type = "service_unavailable"
+    code = "going_away"
 
 
 class RenderBusy(GatewayError):

@@ -14,6 +14,7 @@ from typing import Any
 
 from aiohttp import HttpVersion10, HttpVersion11, StreamReader, hdrs, web
 from aiohttp.http import HttpProcessingError
+from aiohttp.http_exceptions import LineTooLong
 
 from gateway.errors import (
     BadFraming,
@@ -39,6 +40,9 @@ HEAD_LIMIT = 256 * 1024
 
 HEADER_COUNT = 1024
 """Headers of a request: no more, as trailers, too, are kept up to so many."""
+
+TOO_MANY = "Too many headers received"
+"""How aiohttp's parser names it."""
 
 CANCEL_S = 0.05
 """What is still open after its time has this long to be cancelled."""
@@ -166,9 +170,9 @@ class ClientConnection(web.RequestHandler):
         if not isinstance(exc, HttpProcessingError):
             return super().handle_error(request, status, exc, message)
         log.debug("not HTTP: %s", type(exc).__name__)
-        error = BadRequest(
-            "the request is not valid HTTP/1.1, or a line of it too long"
-        )
+        error: GatewayError = BadRequest("the request is not valid HTTP/1.1")
+        if isinstance(exc, LineTooLong) or exc.message == TOO_MANY:
+            error = HeadTooLarge("its head has a line too long, or too many lines")
         response = web.Response(
             body=error.body(), status=error.status, content_type="application/json"
         )

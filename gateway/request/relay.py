@@ -16,7 +16,7 @@ from typing import Protocol
 from aiohttp import web
 
 from gateway.access.paths import asked_path
-from gateway.errors import ClientGone, GatewayError, UpstreamReset
+from gateway.errors import ClientGone, GatewayError, GoingAway, UpstreamReset
 from gateway.request.client import ClientWriter, RelayedResponse
 from gateway.request.headers import RawHeaders, first, target
 from gateway.request.sse import WholeEvents, has_data
@@ -75,7 +75,7 @@ async def relay(
         await passage.run(stall_s)
     except asyncio.CancelledError:
         if passage is not None:
-            passage.left()
+            passage.cancelled()
         raise
     finally:
         response.abort()
@@ -197,10 +197,17 @@ class _Passage:
         # A client that closes from here on has had its answer.
         self._observer.ended(error)
 
-    def left(self) -> None:
-        """The client has closed; with all that it waits for, where that was told."""
-        if not self._over and self._said_all:
+    def cancelled(self) -> None:
+        """The client has closed; with all that it waits for, where that was told.
+
+        If it is there still, then it is the gateway that ends.
+        """
+        if self._over:
+            return
+        if self._said_all:
             self._finish(None)
+        elif self._events is not None and not self.client.gone:
+            self.failed(GoingAway("the gateway is going away"))
 
     @property
     def _said_all(self) -> bool:

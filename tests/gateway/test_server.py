@@ -151,6 +151,20 @@ async def test_a_head_is_limited_as_a_whole() -> None:
     await runner.cleanup()
 
 
+@pytest.mark.parametrize(
+    "lines", [b"A: b\r\n" * 1_100, b"A: " + b"x" * 70_000 + b"\r\n"]
+)
+async def test_a_head_is_limited_by_its_lines(lines: bytes) -> None:
+    """By their number, and each by its length."""
+    runner, port = await started()
+    async with RawClient(port) as client:
+        await client.send(b"GET / HTTP/1.1\r\nHost: g\r\n" + lines + b"\r\n")
+        head, body = await client.answer()
+        assert head.startswith(b"HTTP/1.1 431 ")
+        assert b'"code":"head_too_large"' in body
+    await runner.cleanup()
+
+
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: g\r\n"])
 async def test_who_sends_no_whole_head_is_given_up(
     monkeypatch: pytest.MonkeyPatch, said: bytes
