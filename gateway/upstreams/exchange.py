@@ -267,6 +267,7 @@ class Exchange:
                 if piece and chunked:
                     piece = b"%x\r\n%b\r\n" % (len(piece), piece)
                 self._write(piece)
+                await asyncio.sleep(0)
                 await self._wire.writable()
                 self._turn(client=True)
             self._turn(client=False)

@@ -5,10 +5,14 @@ business of `upstream.py`, what is said on it that of `exchange.py`.
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import cast
 
 from gateway.upstreams.exchange import Exchange, Timeouts, Wire
+
+READ = 64 * 1024
+"""Bytes read at a time of what a lost connection still has."""
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -97,6 +101,27 @@ class UpstreamConnection(asyncio.Protocol):
         elif self._transport is not None:
             self._transport.abort()
 
+    def _read_rest(self) -> None:
+        """Take what came before the connection was lost and was not read yet.
+
+        A worker that answers early and closes has the rest of its request end in a
+        reset. A write that meets it closes the transport at once, while the answer
+        waits in the socket, which is open for as long as this is called. Of TLS that
+        would be ciphertext.
+        """
+        transport = self._transport
+        if transport is None or transport.get_extra_info("ssl_object") is not None:
+            return
+        sock = transport.get_extra_info("socket")
+        try:
+            while sock is not None and self._exchange is not None:
+                data = os.read(sock.fileno(), READ)
+                if not data:
+                    return
+                self._exchange.received(data)
+        except OSError:
+            return  # no more, or the reset itself
+
     async def _wait_writable(self) -> None:
         await self._writable.wait()
 
@@ -123,6 +148,8 @@ class UpstreamConnection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._read_rest()
         self._transport = None
         self._end_exchange()
         self._gone(self)

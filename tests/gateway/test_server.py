@@ -160,7 +160,7 @@ async def test_a_head_is_limited_by_its_lines(lines: bytes) -> None:
     async with RawClient(port) as client:
         await client.send(b"GET / HTTP/1.1\r\nHost: g\r\n" + lines + b"\r\n")
         head, body = await client.answer()
-        assert head.startswith(b"HTTP/1.1 431 ")
+        assert b" 431 " in head
         assert b'"code":"head_too_large"' in body
     await runner.cleanup()
 
