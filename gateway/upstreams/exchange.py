@@ -266,8 +266,8 @@ class Exchange:
                 self._turn(client=False)
                 if piece and chunked:
                     piece = b"%x\r\n%b\r\n" % (len(piece), piece)
+                await asyncio.sleep(0)  # an answer is read before the rest is written
                 self._write(piece)
-                await asyncio.sleep(0)
                 await self._wire.writable()
                 self._turn(client=True)
             self._turn(client=False)

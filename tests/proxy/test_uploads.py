@@ -1,12 +1,6 @@
 """Bodies that are passed on while they come, and answers that come before their end."""
 
 import asyncio
-import contextlib
-import socket
-import threading
-from collections.abc import Iterator
-
-import msgspec
 
 from tests.proxy.conftest import GatewayFor
 from tests.proxy.raw import (
@@ -135,53 +129,6 @@ async def test_answer_before_the_end_of_a_large_body(gateway_for: GatewayFor) ->
         head, body = await client.answer()
         assert head.startswith(b"HTTP/1.1 413 Too Large\r\n")
         assert body == b'{"e":1}'
-
-
-class Listening(msgspec.Struct):
-    """A worker that is no `RawWorker`: where it is."""
-
-    url: str
-
-
-@contextlib.contextmanager
-def closing_unread(answer: bytes) -> Iterator[Listening]:
-    """A worker that answers a head and closes at once, with no byte of body read.
-
-    In a thread with a blocking socket: a loop would read some, and close later.
-    """
-
-    def run() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                with connection:
-                    head = b""
-                    while b"\r\n\r\n" not in head:
-                        head += connection.recv(4096)
-                    connection.sendall(answer)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield Listening(f"http://127.0.0.1:{listener.getsockname()[1]}")
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
-
-
-async def test_an_early_answer_is_read_behind_a_reset(gateway_for: GatewayFor) -> None:
-    """It waits in the socket while a write meets the reset; it is no failure."""
-    refusal = json_answer(b"{}", b"Connection: close", status=b"413 Too Large")
-    with closing_unread(refusal) as worker:
-        async with gateway_for(worker) as gateway:
-            for size in [1_000_000, 8_000_000] * 8:
-                async with RawClient(gateway.port) as client:
-                    await client.post(b"x" * size)
-                    head, body = await client.answer()
-                    assert head.startswith(b"HTTP/1.1 413 Too Large\r\n")
-                    assert body == b"{}"
-    assert {watch.kind for watch in gateway.watches} == {"status"}
 
 
 async def test_badly_framed_upload(gateway_for: GatewayFor) -> None:
