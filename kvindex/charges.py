@@ -83,11 +83,13 @@ class Charges:
         """
         index, owner = self._shelf.index, self._shelf.owner
         entries = self._names.maps.entries
+        if not entries:
+            self._longer = 0
         names = max(0, entries - self._shelf.names_per_block * owner.blocks)
         names_bytes = names * (self._shelf.name_bytes + self._longer)
         names_bytes += (entries - names) * max(0, self._longer - _SPARE)
         index.charge_extra(owner, names_bytes + self._orphans.bytes)
         if self._orphans and index.memory.overdrawn:
             self._counters.orphans_dropped += len(self._orphans)
-            self._orphans.clear()
+            index.waste.add(*self._orphans.clear())
             index.charge_extra(owner, names_bytes)

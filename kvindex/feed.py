@@ -170,7 +170,7 @@ class Feed(FeedView):
         self._worklist.do(self._disconnected(why))
 
     def _disconnected(self, why: str) -> Work:
-        yield from self._following.end_replay(complete=False)
+        yield from self._following.disconnected()
         if not self._doubt.lost and self.state is not FeedState.ESTIMATED:
             self._doubt.lost = True
             self._doubt.suspend(FeedState.DEGRADED, why)

@@ -1,7 +1,6 @@
 """Which batch of a stream is next: live ones, replayed ones, and those that waited.
 
-Theory of operation. A batch whose number follows the last one is applied. What else can
-be:
+Theory of operation. A batch whose number follows the last one is applied. Or else:
 
 - A higher number: batches were missed. Where a replay can be had it is wanted, from the
   last batch seen inclusive, and live batches wait for its end, within a bound; else
@@ -10,11 +9,10 @@ be:
   its cache is empty. So it is where a replay has other bytes for the last batch seen,
   or ends without it; then it is asked again from batch 0. A replayed batch is never a
   step back, and a live batch that a replay has brought already is known.
-- A replay of all batches that has two of one number: none of it counts, as if it had
-  not ended.
+- A replay of all batches has two of one number: it counts as one that did not end.
 - The first number is above 0: a late join; a replay from 0 is wanted.
-- Where a replay failed, all batches are wanted anew some time later (`mending.py`).
-  So they are where one more replay would be too many (`pace.py`).
+- Where a replay failed, or one more is too many (`pace.py`), all batches are wanted
+  anew some time later (`mending.py`).
 - Two publishers on one stream: nothing of it is applied, what is held is in doubt.
 
 Not here: what a batch contains (`reader.py`), sockets, time limits (`feed.py`).
@@ -152,10 +150,15 @@ class Following:
         self._mending.over()
 
     def forget(self) -> None:
-        """The worker is another process: the next batch is the first."""
+        """The worker is another process; the next batch is its first."""
         self.replay.drop()
         self._order, self._progress, self._shared = LiveOrder(), Progress(), False
         self._mending.over()
+
+    def disconnected(self) -> Work:
+        """The next batch comes by another connection."""
+        self._order.parted()
+        yield from self.end_replay(complete=False)
 
     def connected(self) -> None:
         """The live socket is connected: a replay says what came before."""

@@ -239,7 +239,7 @@ class Holder:
     def forget_orphans(self) -> None:
         """Whether they are still held nobody knows."""
         self.adoption.clear()
-        self.orphans.clear()
+        self.shelf.index.waste.add(*self.orphans.clear())
         self._charges.account()
 
     def trust(self) -> None:

@@ -8,6 +8,7 @@ prompt has in common with orphans may be guessed by its ids: see `guess`.
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator
 from itertools import islice
+from typing import Any
 
 import msgspec
 
@@ -223,10 +224,10 @@ class Orphans:
         if orphan is not None:
             orphan.doubtful = True
 
-    def clear(self) -> None:
-        """Forget all."""
+    def clear(self) -> tuple[dict[Any, Any], ...]:
+        """Forget all; what was kept, which takes its time to be freed."""
+        tables = self._blocks, self._children, self._by_ids
+        self._blocks, self._children, self._by_ids = OrderedDict(), {}, {}
         self._firsts.clear()
-        self._blocks.clear()
-        self._children.clear()
-        self._by_ids.clear()
         self.bytes = 0
+        return tables

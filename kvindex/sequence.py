@@ -67,6 +67,10 @@ class LiveOrder:
         self._shared = self._shared or self._turns >= TURNS
         return Arrival.SHARED if self._shared else arrival
 
+    def parted(self) -> None:
+        """The connection was lost: what comes is of one publisher, by the next one."""
+        self._side, self._aside, self._turns, self._run = None, False, 0, 0
+
     def _place(self, sequence: int) -> Arrival:
         number, side = self._number, self._side
         if number is None or sequence == number + 1:

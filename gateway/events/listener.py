@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import zmq
 
@@ -21,6 +21,7 @@ from gateway.events.publishers import Publishers
 from gateway.events.slices import BLOCKS
 from gateway.events.stream import Stream
 from gateway.events.topics import Topics
+from gateway.events.turns import Batch
 from kvindex.events import UndecodableBatch
 from kvindex.standing import FeedState
 from kvindex.wire.batches import rank_of
@@ -64,6 +65,10 @@ class Listener:
         self._fed: set[Stream] = set()
         """Streams whose feeds were given something."""
         self._publishers: dict[Stream, Publishers] = {}
+        self._waiting: set[Stream] = set()
+        """Streams with batches that wait until all is taken."""
+        self._told: set[Stream] = set()
+        """Those of two publishers, until one of these is gone."""
         self._streams: dict[tuple[str, int], Stream] = {}
         self._out_of_order: set[str] = set()
         self._ports: set[int] = set()
@@ -81,9 +86,12 @@ class Listener:
         self._heard.pop(worker.url, None)
         self._out_of_order.discard(worker.url)
         for key in [key for key in self._streams if key[0] == worker.url]:
-            stream = self._streams.pop(key)
-            self._publishers.pop(stream, None)
-            self._fed.discard(stream)
+            self._forget(self._streams.pop(key))
+
+    def _forget(self, stream: Stream) -> None:
+        self._publishers.pop(stream, None)
+        for streams in (self._fed, self._waiting, self._told):
+            streams.discard(stream)
 
     async def run(self) -> None:
         """Bind, and hand what comes to the feeds, until cancelled."""
@@ -91,6 +99,7 @@ class Listener:
         try:
             await self._bind(connections)
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(connections.admit())
                 tasks.create_task(self._drain(connections, tasks))
                 tasks.create_task(self._mind(connections))
         finally:
@@ -116,33 +125,37 @@ class Listener:
         settled = time.monotonic()
 
         def take(connection: int, frames: Sequence[bytes]) -> None:
-            self._take(connections, connection, frames, tasks)
+            self._take(connection, frames, tasks)
 
         while True:
             await connections.wait(IDLE_MS)
             async with self._sockets.slices.turn() as end:
                 if connections.receive(take, end):
-                    self._lose(connections)
+                    self._all_taken(connections.lost())
             # By the clock: other publishers may never leave the socket idle.
             if time.monotonic() - settled >= IDLE_MS / 1000:
                 settled = time.monotonic()
-                self._settle()
+                for stream, publishers in self._publishers.items():
+                    self._hand_on(stream, publishers.settle(settled))
             while self._fed:
                 await self._fed.pop().work()
             await asyncio.sleep(0)
 
-    def _lose(self, connections: Connections) -> None:
-        """Look at the workers whose connections were lost: they may have restarted."""
-        for connection in connections.lost():
+    def _all_taken(self, lost: Sequence[int]) -> None:
+        """All that came by these is taken: what waits for that may count."""
+        for connection in lost:
             for (url, _), stream in self._streams.items():
                 publishers = self._publishers[stream]
-                if not publishers.closed(connection):
-                    continue
-                if not publishers.shared:
-                    stream.feed.disconnected(LOST)
-                self._reset(stream)
-                self._fed.add(stream)
-                self._look_at(self._heard[url])
+                if publishers.closed(connection):
+                    self._look_at(self._heard[url])  # it may have restarted
+                    self._hand_on(stream, publishers.settle(time.monotonic()))
+                    if not publishers.shared:
+                        self._told.discard(stream)
+                        stream.feed.disconnected(LOST)
+        while self._waiting:
+            stream = self._waiting.pop()
+            if (waiting := self._publishers.get(stream)) is not None:
+                self._hand_on(stream, waiting.quiet(time.monotonic()))
 
     async def _mind(self, connections: Connections) -> None:
         """Doubt the feeds of workers that do not work; there is no other sign of it.
@@ -187,11 +200,7 @@ class Listener:
                 known.feed.work(BLOCKS)
 
     def _take(
-        self,
-        connections: Connections,
-        connection: int,
-        frames: Sequence[bytes],
-        tasks: asyncio.TaskGroup,
+        self, connection: int, frames: Sequence[bytes], tasks: asyncio.TaskGroup
     ) -> None:
         try:
             topic, sequence, payload = decode_live(frames)
@@ -202,24 +211,24 @@ class Listener:
         if worker is None:
             return
         stream = self._stream(worker, rank_of(payload), tasks)
-        if stream is None:
-            return
-        if self._publishers[stream].is_one_more(connection):
-            self._lose(connections)  # that of the one before may just have been
-        self._hand_on(stream, connection, sequence, payload)
+        if stream is not None:
+            publishers, now = self._publishers[stream], time.monotonic()
+            self._hand_on(stream, publishers.take(connection, sequence, payload, now))
+            if publishers.waits:
+                self._waiting.add(stream)
 
-    def _hand_on(
-        self, stream: Stream, connection: int, sequence: int, payload: bytes
-    ) -> None:
+    def _hand_on(self, stream: Stream, batches: Iterator[Batch]) -> None:
         """Give the feed what is one publisher's."""
         publishers, feed = self._publishers[stream], stream.feed
         shared = publishers.shared
-        for batch in publishers.take(connection, sequence, payload, time.monotonic()):
+        for batch in batches:
             self._reset(stream)
             feed.receive(*batch)
+        self._reset(stream)
         if publishers.shared and not shared:
-            if feed.state is FeedState.DEGRADED:  # else its change is logged
+            if feed.state is FeedState.DEGRADED and stream not in self._told:
                 log.warning("KV events of %s: %s", feed.key, SHARED)
+            self._told.add(stream)
             feed.disconnected(SHARED)
         self._fed.add(stream)
 
@@ -228,13 +237,6 @@ class Listener:
         if publishers.anew:
             publishers.anew = False
             stream.feed.restarted(LEFT)
-
-    def _settle(self) -> None:
-        """What nothing that comes would bring about: time passes for each stream."""
-        for stream, publishers in self._publishers.items():
-            for batch in publishers.settle(time.monotonic()):
-                stream.feed.receive(*batch)
-            self._fed.add(stream)
 
     def _worker(self, topic: bytes) -> Worker | None:
         url = self._topics.url(topic[:TOPIC_BYTES].decode("utf-8", "replace"))
@@ -261,7 +263,7 @@ class Listener:
             endpoint = self._owners.sources(worker).replays.get(rank)
             sockets = self._sockets
             stream = Stream(feed, sockets.context, sockets.slices, endpoint, tasks)
-            self._publishers.pop(self._streams.get((worker.url, rank), stream), None)
+            self._forget(self._streams.get((worker.url, rank), stream))
             self._streams[worker.url, rank] = stream
             self._publishers[stream] = Publishers()
         return stream

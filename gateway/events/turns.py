@@ -54,11 +54,6 @@ class Turns:
             self._last = batch
             yield batch
 
-    def passed(self, sequence: int) -> bool:
-        """Is a batch of this number, or a later one, here already?"""
-        last = self._held[-1] if self._held else self._last
-        return last is not None and sequence <= last[0]
-
     def _goes_back(self, batch: Batch) -> bool:
         """A lower number, or the same with other bytes."""
         last = self._last

@@ -5,8 +5,8 @@ import tracemalloc
 
 import pytest
 
-from kvindex.events import EngineHash
-from tests.kvindex.engine import Stream, stored
+from kvindex.events import EngineHash, ExtraKeys
+from tests.kvindex.engine import CLEARED, Stream, stored
 
 NAMES = 60_000
 AT_ONCE = 500
@@ -43,3 +43,14 @@ def test_the_bound_is_hard_where_names_are_many() -> None:
         assert memory.used_bytes <= 100_000
     assert stream.feed.counters.refused > 0
     assert memory.used_bytes > 95_000
+
+
+def test_what_long_names_took_is_forgotten_with_them() -> None:
+    """An empty cache charges as it did before."""
+    stream = Stream(limit_bytes=1 << 20)
+    ordinary = stored(*range(100), size=4)
+    stream.send(ordinary)
+    used = stream.indexes.memory.used_bytes
+    long: tuple[ExtraKeys, ...] = ((["x" * 4_000, 0],),)
+    stream.send(CLEARED, stored(1, size=4, extra_keys=long), CLEARED, ordinary)
+    assert stream.indexes.memory.used_bytes == used

@@ -121,3 +121,14 @@ def test_one_batch_out_of_order() -> None:
     assert (stream.feed.state, stream.feed.counters.out_of_order) == ("degraded", 1)
     assert (stream.held(1), stream.held(2), stream.held(4)) == (1, 0, 1)
     assert stream.feed.counters.restarts == 0
+
+
+def test_a_step_back_on_a_new_connection() -> None:
+    """To just where a jump began, too: another process, at once."""
+    stream = Stream(block_size=16)
+    stream.feed.receive(0, payload(stored(1)))
+    stream.feed.receive(50, payload(stored(2)))
+    stream.feed.disconnected("connection lost")
+    stream.feed.receive(1, payload(stored(3)))
+    assert stream.feed.counters.restarts == 1
+    assert (stream.held(1), stream.held(2), stream.held(3)) == (0, 0, 1)
