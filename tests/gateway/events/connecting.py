@@ -1,7 +1,8 @@
 """Publishers that connect to a gateway that listens."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import zmq
@@ -39,13 +40,14 @@ class Connecting:
         self._socket.close(linger=0)
 
 
-@contextmanager
-def connecting(endpoint: str, *topics: str) -> Iterator[list[Connecting]]:
-    """A publisher per topic, connected to `endpoint`."""
+@asynccontextmanager
+async def connecting(endpoint: str, *topics: str) -> AsyncIterator[list[Connecting]]:
+    """A publisher per topic, connected to `endpoint`, where they are heard."""
     with zmq.Context() as context:
         sockets = [context.socket(zmq.PUB) for _ in topics]
         for socket in sockets:
             socket.connect(endpoint)
+        await asyncio.sleep(0.3)  # what is sent before the subscription is lost
         try:
             pairs = zip(sockets, topics, strict=True)
             yield [Connecting(socket, topic) for socket, topic in pairs]

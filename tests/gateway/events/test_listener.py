@@ -112,8 +112,7 @@ async def test_topics_in_the_usual_form(
     one, two = await start_worker(SIM), await start_worker(SIM)
     gateway, endpoint = await listening(start_gateway, one, two)
     assert states(gateway, one) == ["estimated"]
-    with connecting(endpoint, topic_of(one), topic_of(two)) as (first, second):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, topic_of(one), topic_of(two)) as (first, second):
         first.stored(0, 1)
         second.stored(0, 2, 3)
         await until(lambda: (held(gateway, one), held(gateway, two)) == (1, 2))
@@ -131,8 +130,7 @@ async def test_ranks_are_told_by_the_batches(
     worker = await start_worker(two)
     gateway, endpoint = await listening(start_gateway, worker)
     topic = topic_of(worker)
-    with connecting(endpoint, topic) as (publisher,):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, topic) as (publisher,):
         publisher.stored(0, 1, rank=0)
         publisher.stored(0, 2, 3, rank=1)
         publisher.stored(0, 4, rank=-1)
@@ -154,8 +152,7 @@ async def test_a_rank_that_the_worker_does_not_have(
     """No request is sent to it, which the worker would refuse; nothing is credited."""
     worker = await start_worker(SIM)
     gateway, endpoint = await listening(start_gateway, worker)
-    with connecting(endpoint, topic_of(worker)) as (publisher,):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, topic_of(worker)) as (publisher,):
         publisher.stored(0, 1, 2)
         publisher.stored(0, 3, rank=5)
         publisher.stored(1, 4, rank=5)

@@ -30,8 +30,7 @@ async def test_a_worker_that_does_not_answer(
     gateway, endpoint = await listening(start_gateway, worker)
     known = gateway.gateway.pool.get(worker.url)
     assert known is not None
-    with connecting(endpoint, topic_of(worker)) as (publisher,):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, topic_of(worker)) as (publisher,):
         publisher.stored(0, 1)
         await until(lambda: states(gateway, worker) == ["live"])
         gateway.gateway.pool.failed(known, "connect")
@@ -53,8 +52,7 @@ async def test_a_topic_of_nobody(
     worker = await start_worker(SIM)
     gateway, endpoint = await listening(start_gateway, worker)
     topics = ("stranger", "kv@10.9.9.9:1@m", "kv@", topic_of(worker))
-    with connecting(endpoint, *topics) as (*strangers, own):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, *topics) as (*strangers, own):
         for sequence in range(3):
             for stranger in strangers:
                 stranger.stored(sequence, 1)
@@ -77,8 +75,7 @@ async def test_two_publishers_under_one_topic(
     worker = await start_worker(SIM)
     gateway, endpoint = await listening(start_gateway, worker)
     topic = topic_of(worker)
-    with connecting(endpoint, topic, topic) as (one, other):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, topic, topic) as (one, other):
         for sequence in range(100, 110):
             one.stored(sequence, sequence)
         await until(lambda: held(gateway, worker) == 10)
@@ -110,13 +107,11 @@ async def test_two_slow_publishers_under_one_topic(
     worker = await start_worker(SIM)
     gateway, endpoint = await listening(start_gateway, worker)
     topic = topic_of(worker)
-    with connecting(endpoint, topic) as (one,):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, topic) as (one,):
         one.stored(5, 1, 2, 3)
         await until(lambda: held(gateway, worker) == 3)
         feed = feeds(gateway, worker)[0]
-        with connecting(endpoint, topic) as (other,):
-            await asyncio.sleep(0.3)
+        async with connecting(endpoint, topic) as (other,):
             for step in range(3):
                 other.stored(4 + step, 10 + step)
                 await asyncio.sleep(0.2)
@@ -138,13 +133,11 @@ async def test_of_two_publishers_the_other_is_left(
     worker = await start_worker(SIM)
     gateway, endpoint = await listening(start_gateway, worker)
     topic = topic_of(worker)
-    with connecting(endpoint, topic) as (one,):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, topic) as (one,):
         one.stored(50, 1, 2, 3)
         await until(lambda: held(gateway, worker) == 3)
         feed = feeds(gateway, worker)[0]
-        with connecting(endpoint, topic) as (other,):
-            await asyncio.sleep(0.3)
+        async with connecting(endpoint, topic) as (other,):
             other.stored(7, 40)
             await until(lambda: "two publishers share" in feed.reason)
             one.close()
@@ -162,19 +155,16 @@ async def test_a_publisher_that_ends(
     worker = await start_worker(SIM)
     gateway, endpoint = await listening(start_gateway, worker)
     topic = topic_of(worker)
-    with connecting(endpoint, topic) as (one,):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, topic) as (one,):
         one.stored(5, 1, 2, 3)
         await until(lambda: held(gateway, worker) == 3)
     feed = feeds(gateway, worker)[0]
     await until(lambda: (feed.state, feed.reason) == ("degraded", "connection lost"))
-    with connecting(endpoint, topic) as (one,):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, topic) as (one,):
         one.stored(6, 4)
         await until(lambda: held(gateway, worker) == 4)
         assert (feed.state, feed.counters.gaps) == ("live", 0)
-    with connecting(endpoint, topic) as (one,):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, topic) as (one,):
         one.stored(0, 5)
         await until(lambda: held(gateway, worker) == 1)
     assert (feed.counters.restarts, feed.complete) == (1, True)
@@ -186,8 +176,7 @@ async def test_a_publisher_that_begins_anew(
     """A step back that stays one is a restart, soon and with few batches, too."""
     worker = await start_worker(SIM)
     gateway, endpoint = await listening(start_gateway, worker)
-    with connecting(endpoint, topic_of(worker)) as (publisher,):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, topic_of(worker)) as (publisher,):
         for sequence in range(100, 110):
             publisher.stored(sequence, sequence)
         await until(lambda: held(gateway, worker) == 10)
@@ -206,8 +195,7 @@ async def test_a_publisher_that_begins_anew_early(
     """Its numbers pass those where it was before: it is one publisher all the same."""
     worker = await start_worker(SIM)
     gateway, endpoint = await listening(start_gateway, worker)
-    with connecting(endpoint, topic_of(worker)) as (publisher,):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, topic_of(worker)) as (publisher,):
         for sequence in range(4):
             publisher.stored(sequence, sequence)
         await until(lambda: held(gateway, worker) == 4)
@@ -227,8 +215,10 @@ async def test_a_publisher_that_begins_anew_while_others_talk(
     worker, other = await start_worker(SIM), await start_worker(SIM)
     gateway, endpoint = await listening(start_gateway, worker, other)
     numbers = iter(range(10_000))
-    with connecting(endpoint, topic_of(worker), topic_of(other)) as (one, talking):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, topic_of(worker), topic_of(other)) as (
+        one,
+        talking,
+    ):
         for sequence in range(20):
             one.stored(sequence, sequence)
         await until(lambda: held(gateway, worker) == 20)
@@ -251,8 +241,7 @@ async def test_numbers_that_nobody_counts_up_to(
     """Such as a replay's end mark: no batch, one line; those that follow are heard."""
     worker = await start_worker(SIM)
     gateway, endpoint = await listening(start_gateway, worker)
-    with connecting(endpoint, topic_of(worker)) as (publisher,):
-        await asyncio.sleep(0.3)
+    async with connecting(endpoint, topic_of(worker)) as (publisher,):
         for sequence in (0, 2**64 - 1, 2**63, 1, 2**40, 2):
             publisher.stored(sequence, sequence % 1000)
         await until(lambda: feeds(gateway, worker)[0].last_sequence == 2)
