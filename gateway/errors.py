@@ -19,7 +19,7 @@
     |- InternalError 500           a bug of the gateway
     |- NoWorker 503                nobody to send to
     |- Overloaded 503              as much is taken on as may be
-    |- GoingAway 503               the time of open streams is over
+    |- GoingAway 503               the time of open requests is over
     |- RenderBusy 503              a render route with too much to do
     |- RenderTimeout 504           a rendering that took too long
     |- UpstreamFailed 502          the worker broke the exchange
@@ -199,6 +199,7 @@ class GoingAway(GatewayError):
     status = 503
     type = "service_unavailable"
     code = "going_away"
+    close = True
 
 
 class RenderBusy(GatewayError):

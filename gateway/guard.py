@@ -10,12 +10,12 @@ from aiohttp import web
 
 from gateway import answers
 from gateway.access.paths import asked_path
-from gateway.errors import GatewayError, InternalError, MethodNotAllowed
+from gateway.errors import GatewayError, GoingAway, InternalError, MethodNotAllowed
 from gateway.metrics.registry import ServerMetrics
 from gateway.request import body as bodies
 from gateway.request.client import cut
 from gateway.request.headers import request_id, target
-from gateway.server import check_framing
+from gateway.server import check_framing, is_time_over
 from gateway.tracing.recorder import Recorder
 
 log = logging.getLogger(__name__)
@@ -143,6 +143,11 @@ class Guard:
                 self._check(request)
             with self._inside(request):
                 return await handler(request, identity)
+        except asyncio.CancelledError as error:
+            if not is_time_over(error) or request.writer.output_size:
+                raise
+            going = GoingAway("the gateway is going away")
+            return self._refusal(request, going, identity)
         except GatewayError as error:
             if request.writer.output_size:
                 return cut(request, error.status)

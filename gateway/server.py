@@ -1,10 +1,11 @@
 """The HTTP server: aiohttp's, with every default that matters set on purpose.
 
-Beyond public names of aiohttp 3.14 it uses six: ``AppRunner._make_server`` and
+Beyond public names of aiohttp 3.14 it uses seven: ``AppRunner._make_server`` and
 ``Server._loop``, to have connections of our own class; of ``RequestHandler``
 ``_messages``, to see that a body broke off (its C parser tells nobody who is waiting
-for the body), ``_waiter``, to see that it waits for a head, and ``_close`` and
-``_force_close``: once they are set it throws away what comes of a body that has begun.
+for the body), ``_waiter``, to see that it waits for a head, ``_close`` and
+``_force_close``: once they are set it throws away what comes of a body that has begun,
+and ``_task_handler``, to end a request while its client can still be told.
 """
 
 import asyncio
@@ -47,6 +48,9 @@ TOO_MANY = "Too many headers received"
 CANCEL_S = 0.05
 """What is still open after its time has this long to be cancelled."""
 
+TIME_OVER = "the time of open requests is over"
+"""What such a cancellation says, so that nobody takes it for a client that left."""
+
 UNTAKEN_S = 300
 """A client that acknowledges nothing for this long loses its connection (Linux)."""
 
@@ -78,13 +82,14 @@ def make_runner(app: web.Application, *, shutdown_s: float = 60.0) -> "Runner":
 
 
 class ClientConnection(web.RequestHandler):
-    """A client's connection, as aiohttp has it, with seven faults mended.
+    """A client's connection, as aiohttp has it, with eight faults mended.
 
     A body that becomes unreadable fails its reader at once; what is not HTTP gets an
     answer in OpenAI's shape, without its input and without a stack trace in the log;
     a client that takes nothing does not keep its connection for ever; a head is limited
     as a whole, not only line by line; the end takes as long as was given, not twice; a
-    body that has begun is read on meanwhile; answers say that the connection ends.
+    body that has begun is read on meanwhile; answers say that the connection ends; who
+    is still open then can be told before it closes.
     """
 
     __slots__ = ("_head_size", "_server", "body")
@@ -158,7 +163,15 @@ class ClientConnection(web.RequestHandler):
             async with asyncio.timeout(timeout):
                 await super().shutdown(None)
         except TimeoutError:
+            await self._cancel_request()
             await super().shutdown(CANCEL_S)
+
+    async def _cancel_request(self) -> None:
+        """Have its handler say the last word: aiohttp would close in the same step."""
+        task = self._task_handler
+        if task is not None and not task.done():
+            task.cancel(TIME_OVER)
+            await asyncio.wait({task}, timeout=CANCEL_S)
 
     def handle_error(
         self,
@@ -180,6 +193,11 @@ class ClientConnection(web.RequestHandler):
         response.headers[hdrs.SERVER] = SERVER
         response.force_close()
         return response
+
+
+def is_time_over(error: asyncio.CancelledError) -> bool:
+    """Whether it is the gateway that ends a request, not its client."""
+    return TIME_OVER in error.args
 
 
 def _closing_answer(error: GatewayError, reason: bytes) -> bytes:

@@ -6,6 +6,8 @@ once what met a worker that says it is busy (429, 503). Everything else is the c
 to know: no worker may have acted on a request that another gets.
 """
 
+import asyncio
+
 import msgspec
 from aiohttp import web
 
@@ -23,6 +25,7 @@ from gateway.request.headers import RawHeaders
 from gateway.request.outgoing import Outgoing
 from gateway.request.relay import STALL_S, relay
 from gateway.request.sending import Sender
+from gateway.server import is_time_over
 from gateway.tokens.sending import TokensSender
 from gateway.upstreams.upstream import Upstreams
 from gateway.upstreams.upstream_response import UpstreamResponse
@@ -114,6 +117,9 @@ class Proxy:
             )
         except GatewayError as error:
             account.ended(error)
+            raise
+        except asyncio.CancelledError as error:
+            account.failed(_ender(error))
             raise
         finally:
             account.failed("client")  # only where nothing else has ended it
@@ -222,11 +228,18 @@ class Proxy:
                 self._sender.drop(decision)
             account.ended(error)
             raise
-        except BaseException:
-            account.failed("client")
+        except BaseException as error:
+            outcome = _ender(error)
+            account.failed(outcome)
             raise
         finally:
             self._metrics.attempts.labels(decision.worker.url, outcome).inc()
+
+
+def _ender(error: BaseException) -> str:
+    """Who ended a request that was cancelled: the gateway as it goes, or its client."""
+    over = isinstance(error, asyncio.CancelledError) and is_time_over(error)
+    return "refused" if over else "client"
 
 
 def _again(outgoing: Outgoing) -> Outgoing:

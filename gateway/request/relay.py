@@ -62,7 +62,8 @@ async def relay(
 
     Its `error` tells how it ended. Raises what ended the answer before any of it could
     be written: another answer can still be given, unless events have come, which may
-    be all there were. Cancelled (the client left), it closes the worker's connection.
+    be all there were. Cancelled, it closes the worker's connection; it returns even so
+    where it is the gateway that ends, and raises where the client has left.
     """
     if response.error is not None and not _has_events(response):
         raise response.error
@@ -74,9 +75,8 @@ async def relay(
         )
         await passage.run(stall_s)
     except asyncio.CancelledError:
-        if passage is not None:
-            passage.cancelled()
-        raise
+        if passage is None or not passage.told_of_the_end():
+            raise
     finally:
         response.abort()
         await response.settled()
@@ -197,17 +197,18 @@ class _Passage:
         # A client that closes from here on has had its answer.
         self._observer.ended(error)
 
-    def cancelled(self) -> None:
-        """The client has closed; with all that it waits for, where that was told.
+    def told_of_the_end(self) -> bool:
+        """It was cancelled: whether the client is there and knows now how this ended.
 
-        If it is there still, then it is the gateway that ends.
+        If not, it has closed; with all that it waits for, where that was told.
         """
-        if self._over:
-            return
-        if self._said_all:
-            self._finish(None)
-        elif self._events is not None and not self.client.gone:
+        if self.client.gone:
+            if self._said_all and not self._over:
+                self._finish(None)
+            return False
+        if not self._over:  # then it is the gateway that ends
             self.failed(GoingAway("the gateway is going away"))
+        return True
 
     @property
     def _said_all(self) -> bool:

@@ -102,17 +102,19 @@ async def test_sigterm_is_a_graceful_end(client: aiohttp.ClientSession) -> None:
         assert await ended(process) == 0
 
 
-async def test_a_stream_that_does_not_end_is_cut(client: aiohttp.ClientSession) -> None:
+@pytest.mark.parametrize("grace", ["0.5", "0"])
+async def test_a_stream_that_does_not_end_is_cut(grace: str) -> None:
     """After --drain-timeout, and is told so; that is no failure of the gateway."""
-    async with streaming(1000, 0.05) as worker, started(worker, "0", "0.5") as served:
+    async with streaming(1000, 0.05) as worker, started(worker, "0", grace) as served:
         process, url = served
         async with RawClient(int(url.rpartition(":")[2])) as stream:
             await stream.post(CHAT)
             await stream.head()
+            await asyncio.sleep(0.2)
             begun = time.monotonic()
             process.send_signal(signal.SIGTERM)
             assert await ended(process) == 0
-            assert 0.5 <= time.monotonic() - begun < 10
+            assert float(grace) <= time.monotonic() - begun < 10
             pieces = list[bytes]()
             while piece := await stream.chunk():
                 pieces.append(piece)
@@ -120,6 +122,20 @@ async def test_a_stream_that_does_not_end_is_cut(client: aiohttp.ClientSession) 
         assert b'"code":"going_away"' in pieces[-1]
         assert sum(b"error" in piece for piece in pieces) == 1
         assert b"[DONE]" not in b"".join(pieces)
+
+
+async def test_a_client_that_reads_nothing_holds_nothing_up() -> None:
+    """What it was told waits for it in vain."""
+    async with streaming(10**6, 0) as worker, started(worker, "0", "0.5") as served:
+        process, url = served
+        async with RawClient(int(url.rpartition(":")[2]), limit=1024) as stream:
+            await stream.post(CHAT)
+            await stream.head()
+            await asyncio.sleep(1)
+            begun = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert await ended(process) == 0
+            assert 0.5 <= time.monotonic() - begun < 10
 
 
 async def test_a_second_signal_ends_it_now(client: aiohttp.ClientSession) -> None:
