@@ -11,6 +11,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable
+from weakref import WeakSet
 
 import aiohttp
 import msgspec
@@ -56,6 +57,7 @@ class Monitor:
         self._may_load = may_load
         self.facts: dict[str, WorkerFacts] = {}
         """What each worker said last, by URL."""
+        self._tried = WeakSet[Worker]()
         self._newcomers = asyncio.Semaphore(AT_ONCE)
         self._loading = asyncio.Lock()
 
@@ -92,6 +94,8 @@ class Monitor:
                     retry = min(FIRST_RETRY_S * 2.0 ** min(failures, 10), RETRY_LIMIT_S)
                     known = worker.url in self.facts and not failures
                     wait = REFRESH_S if known else retry
+                    if worker not in self._tried:  # it came while we run
+                        look.set()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(wait * random.uniform(0.8, 1.2)):
                             await look.wait()
@@ -112,6 +116,7 @@ class Monitor:
         worker: Worker,
         within_s: float | None = None,
     ) -> bool:
+        self._tried.add(worker)
         api_key = worker.api_key or self._config.worker_api_key
         api = worker.spec.api or api_of(self._config, worker.url)
         known = self.facts.get(worker.url)

@@ -63,6 +63,29 @@ async def test_hundreds_do_not_ask_at_once(
     assert most == 4
 
 
+async def test_who_comes_is_asked_at_once(
+    start_gateway: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not who was there from the start, and has just been asked."""
+    monkeypatch.setattr(monitor, "FIRST_RETRY_S", 30.0)
+    monkeypatch.setattr(monitor, "RETRY_LIMIT_S", 30.0)
+    asked = list[str]()
+
+    async def ask(session: object, spec: WorkerSpec, *words: object) -> WorkerFacts:
+        asked.append(spec.url)
+        raise ContactFailed("not yet")
+
+    monkeypatch.setattr(contact, "ask", ask)
+    first, second = "http://127.0.0.1:1", "http://127.0.0.1:2"
+    gateway = await start_gateway(first)
+    await asyncio.sleep(0.2)
+    assert asked == [first]
+    gateway.gateway.fleet.add(WorkerSpec(url=second))
+    await until(lambda: second in asked)
+    await asyncio.sleep(0.2)
+    assert asked == [first, second]
+
+
 def held(gateway: Running, worker: SimWorker) -> int:
     """The blocks that the index has for a worker."""
     known = gateway.gateway.pool.get(worker.url)
