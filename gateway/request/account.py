@@ -55,8 +55,7 @@ NO_FAILURE = frozenset({"status", "busy", "refused"})
 def failure_kind(error: GatewayError) -> str:
     """The router's word for what ended an exchange.
 
-    "refused": the gateway did, for what the client sent (too large, badly framed), or
-    as the gateway itself ends.
+    "refused": the gateway did, for what the client sent, or as it ends itself.
     """
     return next((kind for cls, kind in _KINDS if isinstance(error, cls)), "refused")
 

@@ -38,7 +38,6 @@ async def started() -> tuple[web.AppRunner, int]:
         b"nonsense secret\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET / HTTP/1.1\r\nHost: g\r\nsecret header: 1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: g\r\nA: secret" + b"x" * 70_000 + b"\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: g\r\nContent-Length: 1, 2\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: g\r\nContent-Length: 1\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n",
