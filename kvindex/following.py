@@ -7,13 +7,13 @@ Theory of operation. A batch whose number follows the last one is applied. Or el
   what is held is in doubt.
 - A lower number on the live socket, or the same with other bytes: the worker restarted,
   its cache is empty. So it is where a replay has other bytes for the last batch seen,
-  or ends without it; then it is asked again from batch 0. A replayed batch is never a
-  step back, and a live batch that a replay has brought already is known.
+  or ends without it; then it is asked again from batch 0. A replayed batch is no step
+  back, and a live one that a replay has brought is known.
 - A replay of all batches has two of one number: it counts as one that did not end.
 - The first number is above 0: a late join; a replay from 0 is wanted.
 - Where a replay failed, or one more is too many (`pace.py`), all batches are wanted
   anew some time later (`mending.py`).
-- Two publishers on one stream: nothing of it is applied, what is held is in doubt.
+- Two publishers on one stream: nothing of it is applied, all is in doubt.
 
 Not here: what a batch contains (`reader.py`), sockets, time limits (`feed.py`).
 """
@@ -55,8 +55,7 @@ class Following:
         pause_s: float,
     ) -> None:
         """No replay is wanted for `pause_s` after one that did not end."""
-        self.can_replay = False
-        self.replay = Replay()
+        self.can_replay, self.replay = False, Replay()
         self._standing = standing
         self._doubt = doubt
         self._reader = reader
@@ -167,7 +166,7 @@ class Following:
             self._want(Step.FIRST if self.last is None else Step.GAP)
 
     def ask_again(self) -> bool:
-        """Want what came after the last batch, if anything did; False: cannot be had.
+        """Want what came after the last batch; False: cannot be had.
 
         Where nothing was ever heard, there may be nobody to ask.
         """

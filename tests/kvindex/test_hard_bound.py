@@ -13,6 +13,7 @@ from kvindex.events import (
 )
 from kvindex.holder import Holder
 from kvindex.index import Indexes
+from kvindex.owner import BLOCK_BYTES, HOLDING_BYTES
 from kvindex.shelf import shelf_for
 from tests.kvindex.engine import MODEL, Stream, removed, stored
 
@@ -111,3 +112,11 @@ def test_one_event_of_single_tokens() -> None:
         )
         assert stream.indexes.memory.used_bytes <= 50_000
     assert stream.feed.counters.refused > 0
+
+
+def test_copies_without_room_are_refused() -> None:
+    """The block is held all the same."""
+    stream = Stream(limit_bytes=500, block_size=16)
+    stream.send(stored(1, 2), stored(1, 2, 3))
+    assert (stream.held(1, 2), stream.feed.counters.refused) == (2, 3)
+    assert stream.indexes.memory.used_bytes == 2 * (BLOCK_BYTES + HOLDING_BYTES)

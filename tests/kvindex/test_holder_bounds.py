@@ -259,14 +259,6 @@ def test_a_run_partly_known_is_refused_at_the_bound() -> None:
     assert stream.held(1, 2) == 2
 
 
-def test_copies_without_room_are_refused() -> None:
-    """The block is held all the same."""
-    stream = Stream(limit_bytes=500, block_size=16)
-    stream.send(stored(1, 2), stored(1, 2, 3))
-    assert (stream.held(1, 2), stream.feed.counters.refused) == (2, 3)
-    assert stream.indexes.memory.used_bytes == 2 * (BLOCK_BYTES + HOLDING_BYTES)
-
-
 def test_extra_keys_without_end_are_rejected() -> None:
     """The event is skipped, by its own reason, and the feed goes on."""
     stream = Stream()

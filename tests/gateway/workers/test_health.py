@@ -156,4 +156,6 @@ async def test_a_worker_that_dies_and_connects_to_the_gateway(
     url = worker.url
     await worker.stop()
     await until(lambda: states(gateway, url) == ["degraded"])
-    assert feeds(gateway, url)[0].reason.startswith("its worker is suspect: health")
+    assert feeds(gateway, url)[0].reason == "connection lost"
+    known = gateway.gateway.pool.get(url)
+    await until(lambda: known is not None and known.reason.startswith("health"))
