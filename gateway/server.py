@@ -46,7 +46,7 @@ TOO_MANY = "Too many headers received"
 """How aiohttp's parser names it."""
 
 CANCEL_S = 0.05
-"""What is still open after its time has this long to be cancelled."""
+"""What is still open after its time has this long to end, thrice at most."""
 
 TIME_OVER = "the time of open requests is over"
 """What such a cancellation says, so that nobody takes it for a client that left."""

@@ -51,7 +51,9 @@ class Charges:
         grown = self._names.maps.entries * (longer - self._longer)
         if grown > 0 and not self._shelf.index.memory.has_room(grown):
             return False
-        self._longer = max(self._longer, longer)
+        if longer > self._longer:
+            self._longer = longer
+            self.account()
         return True
 
     def ample(self, names: int) -> bool:

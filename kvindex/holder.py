@@ -222,10 +222,20 @@ class Holder:
         keys = [key for key in maps.of_group(event.group) if key != to]
         keys.sort(key=lambda key: key[1] != event.medium_before)
         for key in keys:
-            if maps[key].find(event.hash) is not None:
-                self._refuse(not self._names.move(event.hash, maps[key], target))
+            if (own := maps[key].find(event.hash)) is not None:
+                self._move(event.hash, own, maps[key], target)
                 return
             self.orphans.move(key, event.hash, to)
+
+    def _move(
+        self, name: EngineHash, own: int, blocks: EngineBlocks, to: EngineBlocks
+    ) -> None:
+        if self._charges.admits(to, name, own, announced=True):
+            self._refuse(not self._names.move(name, blocks, to))
+        else:
+            self._names.remove(blocks, name)
+            self.refuse(1)
+        self._charges.account()
 
     def suspect(self) -> None:
         """All that is held is in doubt."""

@@ -3,7 +3,7 @@
 ZMQ tells no name of a connection, and uses the number of a lost one again at once. So
 each gets a name of its own when it is made, by ZMQ's protocol for that (ZAP, RFC 27,
 whose user id comes with each message); and which was lost is told once all that had
-come by it is taken.
+come by it is taken. Peers that know no handshake (before ZMTP 3.0) are refused.
 """
 
 import itertools
@@ -32,14 +32,17 @@ class Connections:
         self._socket = context.socket(zmq.SUB)
         self._socket.set(zmq.ZAP_DOMAIN, _DOMAIN)
         prepare(self._socket)
-        self._changes = self._socket.get_monitor_socket(DISCONNECTED)
+        self._changes = self._socket.get_monitor_socket(
+            zmq.EVENT_ACCEPTED | DISCONNECTED
+        )
         self._plain: zmq.Socket[bytes] = zmq.Socket.shadow(self._socket)
         self._plain_changes: zmq.Socket[bytes] = zmq.Socket.shadow(self._changes)
         self._poller = zmq.asyncio.Poller()
         self._poller.register(self._socket, zmq.POLLIN)
         self._poller.register(self._changes, zmq.POLLIN)
+        self._open: set[int] = set()
+        """ZMQ's numbers of the connections there are, and names of those heard."""
         self._names: dict[int, int] = {}
-        """Of the connections that were heard, by ZMQ's number."""
         self._lost: list[int] = []
 
     def bind(self, endpoint: str) -> str:
@@ -59,7 +62,10 @@ class Connections:
         await self._poller.poll(0 if self._lost else timeout_ms)
 
     def receive(self, take: Take, end: float) -> bool:
-        """Hand over the messages that wait, until `end` by `time.monotonic`; all?"""
+        """Hand over the messages that wait, until `end` by `time.monotonic`.
+
+        True where none is left; nobody's loss is told while more come than are taken.
+        """
         while time.monotonic() < end:
             try:
                 frames = self._plain.recv_multipart(zmq.NOBLOCK, copy=False)
@@ -70,16 +76,14 @@ class Connections:
         return False
 
     def _name(self, frame: zmq.Frame) -> int:
-        number = int(frame.get(zmq.SRCFD))
-        try:
-            name = int(frame.get("User-Id"))
-        except zmq.ZMQError:  # it speaks a protocol from before 2013
-            return -number
+        number, name = int(frame.get(zmq.SRCFD)), int(frame.get("User-Id"))
         if self._names.get(number) != name and name not in self._lost:
-            self._note_lost()
-            if (before := self._names.pop(number, None)) is not None:
-                self._lost.append(before)
-            self._names[number] = name
+            self._note_changes()
+            before = self._names.get(number, name)
+            if number in self._open:
+                self._names[number] = max(before, name)
+            if number not in self._open or before != name:
+                self._lost.append(min(before, name))
         return name
 
     def lost(self) -> list[int]:
@@ -89,14 +93,18 @@ class Connections:
         more, and are told the next time.
         """
         told, self._lost = self._lost, []
-        self._note_lost()
+        self._note_changes()
         return told
 
-    def _note_lost(self) -> None:
+    def _note_changes(self) -> None:
         while self._plain_changes.poll(0):
             change = parse_monitor_message(self._plain_changes.recv_multipart())
-            name = self._names.pop(int(change["value"]), None)
-            if name is not None:
+            number = int(change["value"])
+            if change["event"] == zmq.EVENT_ACCEPTED:
+                self._open.add(number)
+                continue
+            self._open.discard(number)
+            if (name := self._names.pop(number, None)) is not None:
                 self._lost.append(name)
 
     def close(self) -> None:

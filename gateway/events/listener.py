@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 
 import zmq
 
@@ -137,25 +137,31 @@ class Listener:
                 settled = time.monotonic()
                 for stream, publishers in self._publishers.items():
                     self._hand_on(stream, publishers.settle(settled))
+                    if publishers.shared:  # whatever else said that it is well
+                        stream.feed.disconnected(SHARED)
             while self._fed:
                 await self._fed.pop().work()
             await asyncio.sleep(0)
 
     def _all_taken(self, lost: Sequence[int]) -> None:
         """All that came by these is taken: what waits for that may count."""
-        for connection in lost:
+        if lost:
             for (url, _), stream in self._streams.items():
-                publishers = self._publishers[stream]
-                if publishers.closed(connection):
-                    self._look_at(self._heard[url])  # it may have restarted
-                    self._hand_on(stream, publishers.settle(time.monotonic()))
-                    if not publishers.shared:
-                        self._told.discard(stream)
-                        stream.feed.disconnected(LOST)
+                self._lose(stream, self._heard[url], frozenset(lost))
         while self._waiting:
             stream = self._waiting.pop()
             if (waiting := self._publishers.get(stream)) is not None:
                 self._hand_on(stream, waiting.quiet(time.monotonic()))
+
+    def _lose(self, stream: Stream, worker: Worker, lost: Set[int]) -> None:
+        publishers = self._publishers[stream]
+        missed = publishers.closed(lost)
+        self._hand_on(stream, publishers.settle(time.monotonic()))
+        if not publishers.shared:
+            self._told.discard(stream)
+        if missed:
+            stream.feed.disconnected(LOST)
+            self._look_at(worker)  # it may have restarted
 
     async def _mind(self, connections: Connections) -> None:
         """Doubt the feeds of workers that do not work; there is no other sign of it.
@@ -188,13 +194,13 @@ class Listener:
 
     def _doubt(self, worker: Worker, out: bool) -> None:
         for rank, known in worker.knowledge.items():
+            stream = self._streams.get((worker.url, rank))
             if out:
                 why = f"its worker is {worker.state}: {worker.reason}"
                 known.feed.disconnected(why)
-            else:
+            elif stream is None or not self._publishers[stream].shared:
                 known.feed.connected()
-            stream = self._streams.get((worker.url, rank))
-            if stream is not None:
+            if stream is not None and stream.feed is known.feed:
                 self._fed.add(stream)
             else:
                 known.feed.work(BLOCKS)

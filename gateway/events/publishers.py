@@ -15,7 +15,7 @@ stand between. No I/O, no clock of its own.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from operator import itemgetter
 
 from gateway.events.turns import ALONE, Batch, Turns
@@ -33,6 +33,8 @@ class Publishers:
         self._open: set[int] = set()
         self._counted: set[int] = set()
         """Whose batches were handed on, and may be held still."""
+        self._others: set[int] = set()
+        """Open ones that are known to be another publisher's."""
         self._followed = 0
         self._last: float = -1
         self._turns = Turns()
@@ -57,7 +59,7 @@ class Publishers:
         self._open.add(connection)
         if self._two:
             self._count_alone(connection, sequence)
-        elif connection == self._followed or not self._followed:
+        elif connection == self._followed:
             yield from self._hand_on(connection, (sequence, payload), now)
         elif len(self._aside) < ASIDE:
             self._aside.append((connection, (sequence, payload)))
@@ -69,22 +71,27 @@ class Publishers:
             if self._two:
                 break
             if connection != self._followed and self._followed in self._open:
-                goes_on = self._last < batch[0] and connection not in self._counted
-                self._two = not goes_on
+                self._two = not self._goes_on(connection, batch[0])
                 self._alone, self._run = 0, 0
             if not self._two:
                 yield from self._hand_on(connection, batch, now)
         self._see_left()
 
-    def closed(self, connection: int) -> bool:
-        """A connection was lost; may batches that counted be missed since?"""
-        if connection not in self._open:
-            return False
-        self._open.remove(connection)
+    def _goes_on(self, connection: int, sequence: int) -> bool:
+        """May this be the followed one's next connection?"""
+        later = connection > self._followed and self._last < sequence
+        return later and connection not in self._others
+
+    def closed(self, lost: Set[int]) -> bool:
+        """Connections were lost; may batches that count be missed since?"""
+        gone = self._open & lost
+        self._open -= gone
+        self._others -= gone
         if not self._two:
-            return connection == self._followed
+            self._counted -= gone - {self._followed}
+            return self._followed in gone
         self._see_left()
-        return True
+        return bool(gone) and not self._open
 
     def settle(self, now: float) -> Iterator[Batch]:
         """Let time pass: the batches that have waited for long enough."""
@@ -122,6 +129,7 @@ class Publishers:
         if self._counted - {left} if left else len(self._counted) > 1:
             self._counted.clear()
             self.anew = True
+        self._others = self._open - {left}
         self._follow(left)
         if self._alone != left:
             self._last = math.inf  # not known: whoever comes beside it is one more

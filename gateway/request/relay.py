@@ -145,7 +145,14 @@ class _Passage:
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if self._events is not None:
             data = self._events.feed(data)
-        if data and self._pass(data):
+        if not data:
+            return
+        if not self._began:
+            enough = self._pass(data)
+        else:  # once for each event: without a further call
+            self._observer.data(data)
+            enough = self.client.body(data)
+        if enough:
             self._hold()
 
     def end(self) -> None:

@@ -51,7 +51,10 @@ class WholeEvents:
     def feed(self, data: bytes) -> bytes:
         """Take `data`; return what ends with a whole event, maybe nothing."""
         if data.endswith(b"\n\n") and not self._held:  # nearly always
-            return self._pass(data)
+            if self.inside or len(data) > KEPT or not data.startswith(b"data:"):
+                return self._pass(data)
+            self._last = data
+            return data
         searched = max(0, len(self._held) - 2)
         self._held += data
         end = _last_end(self._held, searched)

@@ -74,7 +74,10 @@ class ResponseParser:
         if not self.head_complete:
             data = self._feed_head(data)
         if self.malformed is None:
-            self._parse(data)
+            try:
+                self._parser.feed_data(data)
+            except (HttpParserError, HttpParserUpgrade) as error:
+                self._note(error)
         pieces = self._pieces.copy()
         self._pieces.clear()
         if self.complete:
@@ -100,13 +103,16 @@ class ResponseParser:
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
-            cause = error.__context__
-            if self.complete:  # what follows a complete answer spoils only reuse
-                self.keep_alive = False
-            elif isinstance(cause, MalformedAnswer):
-                self.malformed = cause.message
-            else:
-                self.malformed = "the worker's answer is not HTTP/1"
+            self._note(error)
+
+    def _note(self, error: Exception) -> None:
+        cause = error.__context__
+        if self.complete:  # what follows a complete answer spoils only reuse
+            self.keep_alive = False
+        elif isinstance(cause, MalformedAnswer):
+            self.malformed = cause.message
+        else:
+            self.malformed = "the worker's answer is not HTTP/1"
 
     def _bound(self, size: int) -> None:
         """Let no trailer grow without end: it is counted when it is whole."""

@@ -148,11 +148,13 @@ class UpstreamConnection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if exc is not None:
-            self._read_rest()
-        self._transport = None
-        self._end_exchange()
-        self._gone(self)
+        try:
+            if isinstance(exc, OSError):
+                self._read_rest()
+        finally:
+            self._transport = None
+            self._end_exchange()
+            self._gone(self)
 
     def pause_writing(self) -> None:
         self._writable.clear()

@@ -93,12 +93,26 @@ def test_the_bound_is_never_passed(data: st.DataObject, size: int, limit: int) -
             holder.suspect()
             holder.miss()
         _apply(holder, event)
+        for each in holders:
+            each._charges.account()  # what a later event would find
         assert indexes.memory.used_bytes <= limit
     for holder in holders:
         holder.retire()
     while indexes.sweep(1000):
         pass
     assert indexes.memory.used_bytes == 0
+
+
+def test_longer_names_of_many_blocks() -> None:
+    """What they take is charged before there is room for the blocks."""
+    stream = Stream(limit_bytes=100_000)
+    for number in range(440):
+        stream.send(stored(1, names=(_name(1_000 + number, 8),)))
+    for first in range(100, 5_000, 40):
+        blocks = range(first, first + 40)
+        stream.send(stored(*blocks, names=tuple(_name(n, 64) for n in blocks)))
+        assert stream.indexes.memory.used_bytes <= 100_000
+    assert stream.feed.counters.refused > 0
 
 
 def test_one_event_of_single_tokens() -> None:

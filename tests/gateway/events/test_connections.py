@@ -107,3 +107,21 @@ async def test_what_is_unread_when_a_connection_is_lost() -> None:
             assert max(old) < min(new)
             assert heard.lost == list(old)
             second.close(linger=0)
+
+
+async def test_one_that_is_lost_before_it_is_heard() -> None:
+    """Its loss is told all the same, after its messages; that of a silent one not."""
+    async with listening() as (heard, endpoint):
+        with zmq.Context() as context:
+            silent = await publisher(context, heard, endpoint)
+            for number in range(3):
+                socket = await publisher(context, heard, endpoint)
+                socket.send(b"%d" % number)
+                await asyncio.sleep(0.1)
+                socket.close(linger=1_000)
+                await asyncio.sleep(0.1)
+            silent.close(linger=0)
+            await heard.drain(3)
+        names = [name for name, _ in heard.messages]
+        assert len(set(names)) == 3
+        assert sorted(heard.lost) == sorted(names)

@@ -45,7 +45,7 @@ def test_a_restart() -> None:
     """The old connection is gone: what the new one brings counts at once."""
     stream = Stream()
     assert stream.taken(ONE, 100, 101) == [100, 101]
-    assert stream.closed(ONE)
+    assert stream.closed({ONE})
     assert stream.bring(OTHER, 0, 1) == []
     assert stream.waits
     assert stream.all_taken() == [0, 1]
@@ -62,8 +62,8 @@ def test_old_batches_that_are_taken_late() -> None:
     assert stream.bring(ONE, 3) == [3]
     assert stream.bring(THIRD, 0) == []
     assert stream.bring(OTHER, 5) == []
-    assert stream.closed(ONE)
-    assert not stream.closed(OTHER)
+    assert stream.closed({ONE})
+    assert not stream.closed({OTHER})
     assert stream.all_taken() == [4, 5, 0]
     assert (stream.shared, stream.anew) == (False, False)
     assert stream.taken(THIRD, 1) == [1]
@@ -74,7 +74,7 @@ def test_a_connection_made_anew() -> None:
     stream = Stream()
     stream.taken(ONE, 100, 101)
     assert stream.taken(OTHER, 102, 104) == [102, 104]
-    assert not stream.closed(ONE)
+    assert not stream.closed({ONE})
     assert stream.taken(OTHER, 105) == [105]
     assert not stream.shared
 
@@ -85,7 +85,7 @@ def test_a_restart_before_the_old_connection_is_seen_to_be_gone() -> None:
     stream.taken(ONE, 100)
     assert stream.taken(OTHER, 0, 1) == []
     assert stream.shared
-    assert stream.closed(ONE)
+    assert not stream.closed({ONE})  # the other one is there
     assert (stream.shared, stream.anew) == (False, True)
     assert stream.taken(OTHER, 2) == [2]
 
@@ -122,7 +122,7 @@ def test_the_one_that_was_followed_is_left() -> None:
     stream = Stream()
     stream.taken(ONE, 100)
     stream.taken(OTHER, 7)
-    assert stream.closed(OTHER)
+    assert not stream.closed({OTHER})
     assert (stream.shared, stream.anew) == (False, False)
     stream.taken(OTHER, 8)
     assert stream.taken(ONE, *range(103, 103 + ALONE)) == []
@@ -141,13 +141,13 @@ def test_the_other_is_left() -> None:
     stream = Stream()
     stream.taken(ONE, 100)
     assert stream.taken(OTHER, *range(7, 7 + 2 * ALONE)) == []
-    stream.closed(ONE)
+    stream.closed({ONE})
     assert stream.anew
     stream = Stream()
     stream.taken(ONE, 5)
     assert stream.taken(OTHER, 6) == [6]
     assert stream.taken(ONE, 6) == []
-    stream.closed(ONE)
+    stream.closed({ONE})
     assert stream.anew
     assert stream.taken(OTHER, 7) == [7]
 
@@ -158,7 +158,7 @@ def test_a_third_that_is_open_and_quiet() -> None:
     stream.taken(ONE, 100)
     stream.taken(OTHER, 7)
     stream.taken(THIRD, 3)
-    stream.closed(ONE)
+    stream.closed({ONE})
     assert stream.shared
     assert stream.taken(OTHER, *range(8, 8 + ALONE)) == []
     assert (stream.shared, stream.anew) == (False, True)
@@ -172,10 +172,10 @@ def test_all_are_gone() -> None:
     stream.taken(OTHER, 7)
     stream.taken(THIRD, 8)
     for connection, shared in ((ONE, True), (OTHER, False), (THIRD, False)):
-        stream.closed(connection)
+        stream.closed({connection})
         assert stream.shared == shared
     assert stream.taken(THIRD + 1, 101) == [101]
-    assert not stream.closed(ONE)
+    assert not stream.closed({ONE})
 
 
 def test_one_that_came_and_went() -> None:
@@ -183,7 +183,34 @@ def test_one_that_came_and_went() -> None:
     stream = Stream()
     stream.taken(ONE, 100)
     stream.bring(OTHER, 3, 4)
-    assert not stream.closed(OTHER)
+    assert not stream.closed({OTHER})
     assert stream.all_taken() == []
     assert not stream.shared
     assert stream.taken(ONE, 101) == [101]
+
+
+def test_another_publisher_that_is_known_to_be_one() -> None:
+    """Its numbers may be higher by now, and it is quiet at times: another still."""
+    stream = Stream()
+    stream.taken(ONE, 100)
+    stream.taken(OTHER, *range(7, 50))
+    stream.taken(ONE, *range(101, 101 + ALONE))
+    assert not stream.shared
+    assert stream.taken(OTHER, 1_000) == []
+    assert stream.shared
+    stream = Stream()
+    stream.taken(OTHER, 5)
+    assert stream.taken(ONE, 501) == []  # an older connection never comes after a newer
+    assert stream.shared
+
+
+def test_an_old_connection_has_no_part_once_it_is_lost() -> None:
+    """What was handed on of it stays when a stranger goes: it was the same one's."""
+    stream = Stream()
+    stream.taken(ONE, 5)
+    assert stream.taken(OTHER, 6) == [6]
+    assert not stream.closed({ONE})
+    stream.taken(THIRD, 0)
+    assert not stream.closed({THIRD})
+    assert (stream.shared, stream.anew) == (False, False)
+    assert stream.taken(OTHER, 8) == [8]
