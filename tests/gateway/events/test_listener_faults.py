@@ -23,9 +23,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_worker_that_does_not_answer(
-    start_worker: StartWorker, start_gateway: StartGateway
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its events may be lost, and nothing else tells; the next one says if any were."""
+    monkeypatch.setattr(listener, "IDLE_MS", 10)  # it is looked at before it recovers
     worker = await start_worker(SIM)
     gateway, endpoint = await listening(start_gateway, worker)
     known = gateway.gateway.pool.get(worker.url)
