@@ -71,6 +71,7 @@ class Decision:
     __slots__ = (
         "_booking",
         "_life",
+        "_note_content",
         "_on_usage",
         "_pool",
         "_prefill",
@@ -100,9 +101,13 @@ class Decision:
         why: str,
         on_usage: Callable[[Usage], None],
         no_ids: str | None,
+        note_content: Callable[[], None] = lambda: None,
         reads_cache: bool = True,
     ) -> None:
         """`memory` is where its blocks are noted: a History for raw content.
+
+        `note_content` is called once its prompt is computed: soon enough for its next
+        turn, and nothing need be taken back.
 
         `prefill` is given where its end will be seen.
 
@@ -126,6 +131,7 @@ class Decision:
         self._reads_cache = reads_cache
         self._pool = pool
         self._on_usage = on_usage
+        self._note_content = note_content
         self._life = Life.decided
         self._status = 0
 
@@ -179,6 +185,7 @@ class Decision:
                 self._prefill.first_token()
             if isinstance(self.memory, Knowledge) and self.rendering:
                 self.memory.first_token(self.rendering.hashes)
+            self._note_content()
 
     def finished(self, usage: Usage | None) -> None:
         """The answer is complete, with the usage the worker reported, if any."""
@@ -188,6 +195,8 @@ class Decision:
             self._booking.release()
             self._owe_nothing(streamed=streamed)
             self._pool.finished(self.worker)
+            if not streamed:
+                self._note_content()
             self.outcome = self._compare(usage or Usage())
             if self._prefill is not None:
                 self._prefill.ended(self._uncached_tokens())

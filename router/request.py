@@ -58,7 +58,8 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `renderings` maps (profile, block size) to the prompt as those workers see it, and
     is empty where the request was not rendered (`not_rendered` says why); then
-    `content`, pseudo blocks of the raw body, stands in. Of several `prompts` (a list in
+    `content`, pseudo blocks of the raw body, stands in. Where it was, `content` is only
+    noted, for a later turn that may not be. Of several `prompts` (a list in
     a completion) the longest is the one described. `prompt_tokens` is the size
     where neither is known, estimated by bytes / 4. `exclude` names the URLs of workers
     already tried. `rank` is a data-parallel rank the client chose; where no worker has

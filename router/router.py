@@ -73,6 +73,7 @@ class Router:
             booking=booking,
             prefill=_metered(chosen, request),
             memory=self._memory(chosen),
+            note_content=self._content_note(chosen, request),
             pool=self._pool,
             best_hit_tokens=max(candidate.hit_tokens for candidate in weighed),
             why=self._why(chosen, candidates, request),
@@ -108,13 +109,28 @@ class Router:
         return candidates
 
     def _memory(self, chosen: Candidate) -> Knowledge | History | None:
-        """Where to note the request's blocks: in turns where the rank is unknown."""
-        worker, rank = chosen.worker, chosen.rank
-        if not worker.can_pin_ranks:
-            rank = worker.ranks[self._turn % len(worker.ranks)]
+        """Where to note the request's blocks."""
+        rank = self._noted_rank(chosen)
         if chosen.rendering is not None and chosen.rendering.estimated:
-            return worker.content_history(rank)
-        return worker.knowledge.get(rank)
+            return chosen.worker.content_history(rank)
+        return chosen.worker.knowledge.get(rank)
+
+    def _content_note(
+        self, chosen: Candidate, request: RouteRequest
+    ) -> Callable[[], None]:
+        """Notes the raw content of a request that is routed by its blocks."""
+        content = request.content
+        if content is None or chosen.rendering is content:
+            return lambda: None
+        history = chosen.worker.content_history(self._noted_rank(chosen))
+        return lambda: history.sent(content.hashes)
+
+    def _noted_rank(self, chosen: Candidate) -> int:
+        """The rank it is sent to: in turns where that is unknown."""
+        worker = chosen.worker
+        if worker.can_pin_ranks:
+            return chosen.rank
+        return worker.ranks[self._turn % len(worker.ranks)]
 
     def _why(
         self, chosen: Candidate, candidates: Sequence[Candidate], request: RouteRequest

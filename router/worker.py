@@ -165,7 +165,7 @@ class Worker(Standing):
         return meter
 
     def content_history(self, rank: int) -> History:
-        """Pieces of unrendered requests sent to a rank: a bounded table of its own."""
+        """Raw content of requests sent to a rank: a bounded table of its own."""
         history = self.content_histories.get(rank)
         if history is None:
             history = History(capacity_blocks=CONTENT_PIECES, clock=self._clock)

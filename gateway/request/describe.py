@@ -1,8 +1,8 @@
 """A request's body -> what the router needs to know of it.
 
 Renders, cuts into blocks and hashes, once per distinct (profile, block size) among
-the candidates. Where that cannot be done, the raw content stands in: its bytes are
-cut into pieces that are hashed like blocks, so that equal beginnings still meet.
+the candidates. Where that cannot be done, the raw content stands in (`content.py`); it
+goes along with what is rendered, too, as a later turn may not be.
 """
 
 import time
@@ -13,6 +13,7 @@ import msgspec
 
 from gateway.metrics.registry import Metrics
 from gateway.models import Renderers
+from gateway.request.content import BYTES_PER_TOKEN, content_of
 from gateway.request.peek import PROMPT_LOGPROBS, Peeked
 from gateway.request.prompt import (
     NOTHING_READY,
@@ -24,20 +25,11 @@ from gateway.request.prompt import (
 )
 from gateway.request.rendering import LATE, NotRendered, RenderPool
 from gateway.tokens.generation import Generation
-from kvindex.blocks import Namespace, chain
+from kvindex.blocks import Namespace
 from render import Rendered
 from router.forwarding import Forwarding
 from router.pool import WorkerPool
-from router.request import (
-    CONTENT_PIECE_BYTES,
-    CONTENT_PIECE_TOKENS,
-    Rendering,
-    RouteRequest,
-)
-from router.worker import CONTENT_PIECES
-
-CONTENT_LIMIT = CONTENT_PIECES * CONTENT_PIECE_BYTES
-BYTES_PER_TOKEN = CONTENT_PIECE_BYTES // CONTENT_PIECE_TOKENS
+from router.request import Rendering, RouteRequest
 
 NO_MODEL = "no_model"
 SWITCHED_OFF = "switched_off"
@@ -108,7 +100,9 @@ class Describer:
         forward, no_ids = self._offer(peeked.model, kind, editable=editable)
         begun = time.perf_counter()
         try:
-            prompt = await self._render(body, peeked, namespace, kind, forward, ready)
+            prompt, content = await self._render(
+                body, peeked, namespace, kind, forward, ready
+            )
         except NotRendered as reason:
             if counted and reason.reason == LATE:
                 self._metrics.render_seconds.observe(time.perf_counter() - begun)
@@ -118,7 +112,7 @@ class Describer:
             self._count(prompt.rendered, ready_s + time.perf_counter() - begun)
         several = SEVERAL_PROMPTS if prompt.count > 1 else None
         return Described(
-            _route(peeked, prompt, no_ids),
+            _route(peeked, prompt, content, no_ids),
             prompt.ids,
             peeked.uncompared or several,
             rendered={} if counted else prompt.by_profile,
@@ -129,7 +123,7 @@ class Describer:
         namespace = self._pool.resolve(peeked.model, peeked.cache_salt)
         return RouteRequest(
             model=peeked.model,
-            content=_content(peeked, namespace),
+            content=content_of(peeked, namespace),
             prompt_tokens=size // BYTES_PER_TOKEN,
             max_tokens=_output_limit(peeked),
             stream=peeked.stream,
@@ -161,7 +155,7 @@ class Describer:
         kind: Kind,
         forward: Collection[str],
         ready: Ready,
-    ) -> Prompt:
+    ) -> tuple[Prompt, Rendering | None]:
         if not self._rendering:
             raise NotRendered(SWITCHED_OFF)
         keys = self._pool.rendering_keys(peeked.model)
@@ -172,8 +166,7 @@ class Describer:
                 renderers[profile] = found
         if not renderers and not ready:
             raise NotRendered(NO_MODEL)
-        # Hashing, too, is done in the thread: a million tokens take ten milliseconds.
-        work = partial(
+        prompt = partial(
             render,
             renderers,
             body,
@@ -184,7 +177,10 @@ class Describer:
             ready=ready,
             guess_in=self._pool.guessable(peeked.model, namespace),
         )
-        return await self._render_pool.run(work, len(body))
+        # Hashing, too, is done in the thread: a million tokens take ten milliseconds.
+        return await self._render_pool.run(
+            lambda: (prompt(), content_of(peeked, namespace)), len(body)
+        )
 
 
 def kind_of(peeked: Peeked) -> Kind | None:
@@ -197,10 +193,13 @@ def kind_of(peeked: Peeked) -> Kind | None:
     return next((kind for asked, kind in kinds if asked is not None), None)
 
 
-def _route(peeked: Peeked, prompt: Prompt, no_ids: str | None) -> RouteRequest:
+def _route(
+    peeked: Peeked, prompt: Prompt, content: Rendering | None, no_ids: str | None
+) -> RouteRequest:
     return RouteRequest(
         model=peeked.model,
         renderings=prompt.blocks,
+        content=content,
         prompt_tokens=len(prompt.rendered),
         prompts=prompt.count,
         max_tokens=_output_limit(peeked),
@@ -214,26 +213,3 @@ def _route(peeked: Peeked, prompt: Prompt, no_ids: str | None) -> RouteRequest:
 def _output_limit(peeked: Peeked) -> int | None:
     newer = peeked.max_completion_tokens
     return newer if newer is not None else peeked.max_tokens
-
-
-def _content(peeked: Peeked, namespace: Namespace) -> Rendering | None:
-    """Pseudo blocks over the raw tools and messages, or over the raw prompt."""
-    candidates = (peeked.messages, peeked.prompt, peeked.input)
-    conversation = next((c for c in candidates if c is not None), None)
-    if conversation is None:
-        return None
-    # The closing bracket or quote is where the next turn goes on: left out.
-    parts = [_view(peeked.tools), _view(conversation)[:-1]]
-    size = sum(len(part) for part in parts)
-    raw = b"".join(part[:CONTENT_LIMIT] for part in parts)[:CONTENT_LIMIT]
-    return Rendering(
-        profile="content",
-        block_size=CONTENT_PIECE_TOKENS,
-        hashes=chain(raw, CONTENT_PIECE_TOKENS, namespace.root()),
-        token_count=max(1, size // BYTES_PER_TOKEN),
-        estimated=True,
-    )
-
-
-def _view(raw: msgspec.Raw | None) -> memoryview:
-    return memoryview(b"" if raw is None else raw)

@@ -28,6 +28,19 @@ PROMPT_LOGPROBS = "prompt_logprobs"
 NAME_LIMIT = 4096
 """Bytes of a field that names a session or a response."""
 
+PROMPT_PARTS: tuple[tuple[str, ...], ...] = (
+    ("tools",),
+    ("system", "instructions"),
+    ("query", "queries", "text_1", "data_1"),
+    ("documents", "items", "text_2", "data_2"),
+    (
+        *("messages", "input", "prompt", "text", "texts", "inputs"),
+        *("input_ids", "token_ids", "prompt_token_ids"),
+    ),
+)
+"""The fields that a prompt is made of, whatever the endpoint, in the order in which
+engines read them; of those that stand for the same, the first that is given."""
+
 _T = TypeVar("_T", str, int)
 _ABSENT = msgspec.Raw(b"")
 
@@ -39,6 +52,22 @@ class _Fields(msgspec.Struct):
     prompt: msgspec.Raw = _ABSENT
     input: msgspec.Raw = _ABSENT
     tools: msgspec.Raw = _ABSENT
+    system: msgspec.Raw = _ABSENT
+    instructions: msgspec.Raw = _ABSENT
+    query: msgspec.Raw = _ABSENT
+    queries: msgspec.Raw = _ABSENT
+    text_1: msgspec.Raw = _ABSENT
+    data_1: msgspec.Raw = _ABSENT
+    documents: msgspec.Raw = _ABSENT
+    items: msgspec.Raw = _ABSENT
+    text_2: msgspec.Raw = _ABSENT
+    data_2: msgspec.Raw = _ABSENT
+    text: msgspec.Raw = _ABSENT
+    texts: msgspec.Raw = _ABSENT
+    inputs: msgspec.Raw = _ABSENT
+    input_ids: msgspec.Raw = _ABSENT
+    token_ids: msgspec.Raw = _ABSENT
+    prompt_token_ids: msgspec.Raw = _ABSENT
     max_tokens: msgspec.Raw = _ABSENT
     max_completion_tokens: msgspec.Raw = _ABSENT
     cache_salt: msgspec.Raw = _ABSENT
@@ -65,7 +94,8 @@ class Peeked(msgspec.Struct, frozen=True, kw_only=True):
 
     Problems: ``empty``, ``not_json``, ``not_object``, ``too_deep``, ``too_complex``.
     `uncompared` says why an answer's cached tokens are not those of a plain look-up.
-    `conversation` is the name of one, whichever field has it.
+    `content` has what the prompt is made of (`PROMPT_PARTS`). `conversation` is the
+    name of one, whichever field has it.
     """
 
     problem: str | None = None
@@ -74,7 +104,7 @@ class Peeked(msgspec.Struct, frozen=True, kw_only=True):
     messages: msgspec.Raw | None = None
     prompt: msgspec.Raw | None = None
     input: msgspec.Raw | None = None
-    tools: msgspec.Raw | None = None
+    content: tuple[msgspec.Raw, ...] = ()
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     cache_salt: str | None = None
@@ -125,7 +155,7 @@ def _peeked(fields: _Fields) -> Peeked:
         messages=_raw(fields.messages),
         prompt=_raw(fields.prompt),
         input=_raw(fields.input),
-        tools=_raw(fields.tools),
+        content=_content(fields),
         max_tokens=_value(fields.max_tokens, int),
         max_completion_tokens=_value(fields.max_completion_tokens, int),
         cache_salt=_value(fields.cache_salt, str),
@@ -135,6 +165,17 @@ def _peeked(fields: _Fields) -> Peeked:
         conversation=_conversation(fields),
         previous_response_id=_name(fields.previous_response_id),
     )
+
+
+def _content(fields: _Fields) -> tuple[msgspec.Raw, ...]:
+    parts = []
+    for names in PROMPT_PARTS:
+        for name in names:
+            raw = getattr(fields, name)
+            if raw is not _ABSENT and _raw(raw) is not None:
+                parts.append(raw)
+                break
+    return tuple(parts)
 
 
 def _name(raw: msgspec.Raw) -> str | None:

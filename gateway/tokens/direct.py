@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from gateway.request.content import content_of
 from gateway.request.describe import (
     OTHER_ENDPOINT,
     SEVERAL_PROMPTS,
@@ -100,8 +101,9 @@ class DirectCalls:
         keys = self._pool.rendering_keys(peeked.model)
         try:
             guess_in = self._pool.guessable(peeked.model, namespace)
-            work = partial(_in_blocks, call, keys, namespace, guess_in)
-            prompt = await self._done(work)
+            cut = partial(_in_blocks, call, keys, namespace, guess_in)
+            raw = self._pool.resolve(peeked.model, peeked.cache_salt)
+            prompt, content = await self._done(lambda: (cut(), content_of(peeked, raw)))
         except NotRendered as reason:
             route = self._describer.unrendered(len(body), peeked, reason.reason)
             return Described(route, uncompared=peeked.uncompared)
@@ -109,6 +111,7 @@ class DirectCalls:
         route = RouteRequest(
             model=peeked.model,
             renderings=prompt.blocks,
+            content=content,
             prompt_tokens=len(prompt.rendered),
             prompts=prompt.count,
             max_tokens=peeked.max_tokens,

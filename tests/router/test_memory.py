@@ -1,5 +1,6 @@
 """What is noted of requests: history beside events, raw content, contradictions."""
 
+import msgspec
 import pytest
 
 from kvindex.standing import FeedState
@@ -174,6 +175,49 @@ def test_unrendered_requests_follow_their_content() -> None:
     assert first.outcome is not None
     assert first.outcome.estimated
     assert all(len(worker.knowledge[0].history) == 0 for worker in fleet.pool.workers)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("events", [True, False])
+def test_content_of_rendered_requests_is_noted(events: bool, streamed: bool) -> None:
+    """A later turn that is not rendered finds the worker of those that were."""
+    fleet = Fleet(3, events=events)
+    turn = msgspec.structs.replace(
+        fleet.request(prompt(1, 320)), content=content(1, 20), stream=streamed
+    )
+    first = fleet.router.decide(turn)
+    if streamed:
+        first.first_token()
+    first.finished(Usage(prompt_tokens=320, cached_tokens=0))
+    for _ in range(3):
+        following = fleet.router.decide(unrendered(1, 30))
+        assert following.worker is first.worker
+        assert following.hit_tokens == 320
+        following.failed("client")
+
+
+def test_content_of_rendered_requests_does_not_route_them() -> None:
+    """What is known of its blocks goes before what was seen of its text."""
+    fleet = Fleet(1)
+    fleet.router.decide(unrendered(1, 20)).sent()
+    turn = msgspec.structs.replace(
+        fleet.request(prompt(1, 320)), content=content(1, 20)
+    )
+    assert fleet.router.decide(turn).hit_tokens == 0
+
+
+@pytest.mark.parametrize("kind", ["connect", "stale", "busy", "status"])
+def test_content_of_refused_requests_is_not_noted(kind: str) -> None:
+    """Rendered or not: the prompt was never computed."""
+    fleet = Fleet(1)
+    turn = msgspec.structs.replace(
+        fleet.request(prompt(1, 320)), content=content(1, 20)
+    )
+    refused = fleet.router.decide(turn)
+    refused.sent()
+    refused.failed(kind)
+    fleet.clock += 5  # the end of any back-off
+    assert fleet.router.decide(unrendered(1, 30)).hit_tokens == 0
 
 
 def test_unrendered_requests_are_balanced_by_the_same_cost() -> None:
