@@ -33,9 +33,10 @@ from gateway.request.outgoing import Outgoing
 from gateway.request.peek import Peeked, peek
 from gateway.request.prompt import Kind
 from gateway.request.proxy import Proxy
+from gateway.request.response_makers import ResponseMakers
 from gateway.request.room import Room, Share
 from gateway.request.session import session_of
-from gateway.request.stored_responses import StoredResponses, named_in
+from gateway.request.stored_responses import named_in
 from gateway.settings.config import Config
 from gateway.tokens.direct import DirectCalls
 from gateway.tokens.front import TokensFront
@@ -68,7 +69,7 @@ class Handlers:
         proxy: Proxy,
         explain_page: ExplainPage,
         metrics: Metrics,
-        responses: StoredResponses,
+        makers: ResponseMakers,
         admission: Admission,
         room: Room,
         clock: Callable[[], float] = time.monotonic,
@@ -81,7 +82,7 @@ class Handlers:
         self._proxy = proxy
         self._explain_page = explain_page
         self._metrics = metrics
-        self._stored = responses
+        self._makers = makers
         self._admission = admission
         self._room = room
         self._clock = clock
@@ -166,27 +167,28 @@ class Handlers:
             peeked = Peeked()
             route = self._describer.unrendered(len(body), peeked, ENCODED_BODY)
             route = self._tokens.unread(route)
-            return Described(self._addressed(request, peeked, route))
+            return Described(await self._addressed(request, peeked, route, identity))
         editable = not is_signed(request.raw_headers)
         peeked = await peek(body)
         with record_of(request).step("render"):
             described = await self._tokens.describe(
                 body, peeked, kind, editable=editable, request_id=identity
             )
-        route = self._addressed(request, peeked, described.route)
+        route = await self._addressed(request, peeked, described.route, identity)
         return msgspec.structs.replace(described, route=route)
 
-    def _addressed(
-        self, request: web.Request, peeked: Peeked, route: RouteRequest
+    async def _addressed(
+        self, request: web.Request, peeked: Peeked, route: RouteRequest, identity: bytes
     ) -> RouteRequest:
         """The same request, with its session, and the worker it has to go to."""
-        previous = (peeked.previous_response_id or "").encode("utf-8", "replace")
-        named = named_in(target(request.raw_path)) or previous
-        return msgspec.structs.replace(
-            route,
-            session=session_of(request.raw_headers, peeked),
-            worker=self._stored.maker(named) if named else None,
-        )
+        named = _named_response(request, peeked)
+        worker = None
+        if named:
+            worker = await self._makers.find(
+                named, peeked.model, request.raw_headers, identity
+            )
+        session = session_of(request.raw_headers, peeked)
+        return msgspec.structs.replace(route, session=session, worker=worker)
 
     async def _other(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         """Proxy an inference path as it is; what can tell its model is looked into."""
@@ -197,7 +199,7 @@ class Handlers:
             outgoing, peeked = await self._outgoing_other(request, identity, share)
             seen = await self._direct.describe(path, outgoing, peeked)
             outgoing = msgspec.structs.replace(outgoing, uncompared=seen.uncompared)
-            route = self._addressed(request, peeked, seen.route)
+            route = await self._addressed(request, peeked, seen.route, identity)
             return await self._forward(request, outgoing, route)
 
     async def _outgoing_other(
@@ -235,9 +237,20 @@ class Handlers:
         if kind is None:
             raise BadRequest("the body has neither messages nor a prompt nor input")
         described = await self._describer.describe(body, peeked, kind, counted=False)
-        route = self._addressed(request, peeked, described.route)
+        named = _named_response(request, peeked)  # no worker is asked who made it
+        route = msgspec.structs.replace(
+            described.route,
+            session=session_of(request.raw_headers, peeked),
+            worker=self._makers.known(named),
+        )
         page = self._explain_page.explain(route, described.rendered)
         return answers.json(page, identity)
+
+
+def _named_response(request: web.Request, peeked: Peeked) -> bytes:
+    """The id of the stored response that a request is about, or nothing."""
+    previous = (peeked.previous_response_id or "").encode("utf-8", "replace")
+    return named_in(target(request.raw_path)) or previous
 
 
 def _outgoing(

@@ -17,6 +17,7 @@ from gateway.guard import Guard
 from gateway.handlers import Handlers
 from gateway.request.describe import Describer
 from gateway.request.proxy import Proxy
+from gateway.request.response_makers import ResponseMakers
 from gateway.tokens.direct import DirectCalls
 from gateway.tokens.front import TokensFront
 from gateway.tokens.sending import TokensSender
@@ -89,7 +90,12 @@ def _handlers(gateway: "Gateway", upstreams: Upstreams, stall_s: float) -> Handl
         proxy=proxy,
         explain_page=gateway.explain_page,
         metrics=gateway.metrics,
-        responses=gateway.accounts.responses,
+        makers=ResponseMakers(
+            gateway.accounts.responses,
+            gateway.pool,
+            upstreams,
+            credentials=gateway.access.credentials,
+        ),
         admission=gateway.admission,
         room=gateway.room,
     )

@@ -2,8 +2,8 @@
 
 Engines keep what `/v1/responses` answered in the process that did. So the ids of
 responses are learnt from the answers that pass, and a request that names one goes to
-its worker. The table is bounded: what was made or asked for longest ago is forgotten,
-and is then routed as anything else. It is not shared between gateways.
+its worker. The table is bounded: what was made or asked for longest ago is forgotten.
+It is not shared between gateways: `response_makers.py` finds what is not in it.
 """
 
 import re

@@ -1,14 +1,11 @@
 """Stored responses: who made them, and that requests on them return there."""
 
-import json
-from typing import Any
-
 import pytest
-from aiohttp import web
 
 from gateway.request.stored_responses import ResponseId, StoredResponses, named_in
 from tests.gateway.answering import Answering, Scripted
-from tests.running import Running, StartGateway
+from tests.gateway.makers import Maker, make
+from tests.running import StartGateway
 
 STREAM = (
     b'event: response.created\ndata: {"type":"response.created","response":'
@@ -82,57 +79,6 @@ def test_the_table_is_bounded() -> None:
     assert [stored.maker(b"resp_%d" % n) for n in range(4)] == ["w1", None, "w1", "w2"]
 
 
-class Maker:
-    """A worker that keeps what it answered, and knows nothing else."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.made: set[str] = set()
-        self.refusal: int | None = None
-        self.asked: list[str] = []
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        """As an engine's `/v1/responses`, streamed if asked to."""
-        if request.path == "/v1/models":
-            return web.json_response({"object": "list", "data": [{"id": "m"}]})
-        if not request.path.startswith("/v1/responses"):
-            return web.json_response({}, status=404)
-        self.asked.append(f"{request.method} {request.path}")
-        if self.refusal is not None:
-            refused = {"error": {"message": f"{self.name} is busy"}}
-            return web.json_response(refused, status=self.refusal)
-        if request.path != "/v1/responses":
-            known = request.path.split("/")[3] in self.made
-            return web.json_response({"by": self.name}, status=200 if known else 404)
-        body = await request.json()
-        previous = body.get("previous_response_id")
-        if previous is not None and previous not in self.made:
-            return web.json_response({}, status=404)
-        return self._new(streamed=body.get("stream", False))
-
-    def _new(self, *, streamed: bool) -> web.Response:
-        made = f"resp_{self.name}_{len(self.made)}"
-        self.made.add(made)
-        response = {"id": made, "object": "response", "by": self.name}
-        if not streamed:
-            return web.json_response(response)
-        event = json.dumps({"type": "response.created", "response": response})
-        return web.Response(
-            text=f"event: response.created\ndata: {event}\n\n",
-            content_type="text/event-stream",
-        )
-
-
-async def _make(gateway: Running, **fields: Any) -> str:
-    """A new response's id."""
-    body = {"model": "m", "input": "hello"} | fields
-    async with gateway.client.post(gateway.url + "/v1/responses", json=body) as answer:
-        assert answer.status == 200
-        text = await answer.text()
-    response = json.loads(text.partition("data: ")[2] or text)
-    return str(response.get("response", response)["id"])
-
-
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_requests_on_a_response_return_to_its_worker(
     start_gateway: StartGateway, scripted: Scripted, streamed: bool
@@ -141,11 +87,11 @@ async def test_requests_on_a_response_return_to_its_worker(
     makers = [Maker("a"), Maker("b"), Maker("c")]
     urls = [await scripted(maker.answer) for maker in makers]
     gateway = await start_gateway(*urls, policy="round_robin")
-    first = [await _make(gateway, stream=streamed) for _ in range(3)]
+    first = [await make(gateway, stream=streamed) for _ in range(3)]
     assert sorted(first) == ["resp_a_0", "resp_b_0", "resp_c_0"]
     for _ in range(3):
         for made in first:
-            again = await _make(gateway, previous_response_id=made, stream=streamed)
+            again = await make(gateway, previous_response_id=made, stream=streamed)
             assert again.split("_")[1] == made.split("_")[1]
     for made in first:
         by = {"by": made.split("_")[1]}
@@ -160,11 +106,12 @@ async def test_requests_on_a_response_return_to_its_worker(
 async def test_an_unknown_response_goes_anywhere(
     start_gateway: StartGateway, scripted: Scripted
 ) -> None:
-    """Its worker may be one that another gateway asked: the answer is the worker's."""
+    """Each worker is asked for it, and none has it: the answer is a worker's."""
     makers = [Maker("a"), Maker("b")]
     gateway = await start_gateway(*[await scripted(maker.answer) for maker in makers])
-    await gateway.get("/v1/responses/resp_other", status=404)
-    assert sum(len(maker.asked) for maker in makers) == 1
+    answer = await gateway.get("/v1/responses/resp_other", status=404)
+    assert answer["by"] in ("a", "b")
+    assert sum(len(maker.asked) for maker in makers) == 3
 
 
 @pytest.mark.parametrize("refusal", [429, 503])
@@ -175,7 +122,7 @@ async def test_a_busy_makers_word_is_the_clients(
     makers = [Maker("a"), Maker("b")]
     urls = [await scripted(maker.answer) for maker in makers]
     gateway = await start_gateway(*urls, policy="round_robin")
-    made = await _make(gateway)
+    made = await make(gateway)
     maker, other = makers if made.startswith("resp_a") else reversed(makers)
     maker.refusal, asked = refusal, len(other.asked)
     path = f"/v1/responses/{made}"
@@ -186,7 +133,7 @@ async def test_a_busy_makers_word_is_the_clients(
     assert await gateway.post("/v1/responses", further, status=refusal) == said
     assert len(other.asked) == asked
     assert await gateway.metric("retries_total") == 0
-    elsewhere = await _make(gateway)  # what is new may go anywhere
+    elsewhere = await make(gateway)  # what is new may go anywhere
     assert elsewhere.startswith(f"resp_{other.name}")
 
 
@@ -201,7 +148,7 @@ async def test_a_maker_that_is_gone(
     )
     made = next(
         made
-        for made in [await _make(gateway), await _make(gateway)]
+        for made in [await make(gateway), await make(gateway)]
         if made.startswith("resp_gone")
     )
     await leaving.stop()
