@@ -11,7 +11,9 @@ from kvindex.blocks import Namespace, chain
 from router.request import CONTENT_PIECE_BYTES, CONTENT_PIECE_TOKENS, Rendering
 from router.worker import CONTENT_PIECES
 
-CONTENT_LIMIT = CONTENT_PIECES * CONTENT_PIECE_BYTES
+CONTENT_LIMIT = CONTENT_PIECES // 2 * CONTENT_PIECE_BYTES
+"""Bytes of one body that are cut: it pushes out no more than half of all the others,
+and to hash and to note it takes some three milliseconds together."""
 BYTES_PER_TOKEN = CONTENT_PIECE_BYTES // CONTENT_PIECE_TOKENS
 
 _BILLING_LINE = re.compile(rb'x-anthropic-billing-header[^"\\]*')
@@ -20,10 +22,7 @@ _BILLED_WITHIN = 512
 
 
 def content_of(peeked: Peeked, namespace: Namespace) -> Rendering | None:
-    """Pseudo blocks over what a body shows of its prompt; None if it shows nothing.
-
-    Two milliseconds for as many as are kept of a worker, and more are never cut.
-    """
+    """Pseudo blocks over what a body shows of its prompt; None if it shows nothing."""
     if not peeked.content:
         return None
     *before, last = (memoryview(raw) for raw in peeked.content)
