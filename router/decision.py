@@ -155,6 +155,7 @@ class Decision:
         """The request is under way: its blocks will be where it goes."""
         if not self._reach(Life.sent):
             return
+        self.worker.pulse.sent(self, self.estimate_s)
         if self._prefill is not None:
             self.worker.pulse.owe()
         if isinstance(self.memory, Knowledge) and self.rendering:
@@ -180,6 +181,7 @@ class Decision:
         if self._reach(Life.first_token):
             self._booking.first_token()
             self.heard()
+            self.worker.pulse.over(self)
             if self._prefill is not None:
                 self.worker.pulse.settle()
                 self._prefill.first_token()
@@ -232,13 +234,15 @@ class Decision:
         if kind in WORKER_FAULTS:
             self._pool.failed(self.worker, kind)
         elif kind == "timeout":
-            self._pool.timed_out(self.worker)
+            unheard = self.worker.pulse.unheard(self)
+            self._pool.timed_out(self.worker, unheard=unheard)
         elif kind == "status" and self._status < SERVER_ERRORS:
             self._pool.finished(self.worker)
         self._pool.undecided(self.worker)
 
     def _owe_nothing(self, *, streamed: bool) -> None:
-        """No first token is waited for any more."""
+        """Neither a first token nor an answer is waited for any more."""
+        self.worker.pulse.over(self)
         if self._prefill is not None and not streamed:
             self.worker.pulse.settle()
 

@@ -3,11 +3,13 @@
 A worker that prefills for a minute is alive, and so is one whose queue is long: as
 long as any of its streams goes on. One that owes first tokens and sends nothing to
 anybody, for longer than what was sent to it should take, is not to get more. Answers
-that are not streamed owe nothing here: they are silent until their end.
+that are not streamed owe no first token: they are silent until their end.
 """
 
 import math
 from collections.abc import Callable
+
+import msgspec
 
 TIMES = 3.0
 """A first token is late after as many times what it should take."""
@@ -15,10 +17,30 @@ BEHIND_S = 1.0
 """Seconds it may take longer for what was sent later, at most."""
 
 
-class Pulse:
-    """Counts what comes from a worker, and the first tokens that it owes."""
+class Awaited(msgspec.Struct, frozen=True, kw_only=True):
+    """A request of which nothing has come, as it was sent.
 
-    __slots__ = ("_clock", "_seen", "_since", "beats", "expected_s", "owed")
+    `expected_s` is what its prefill was expected to take, waiting included.
+    """
+
+    sent_at: float
+    beats: int
+    expected_s: float
+
+
+class Pulse:
+    """Counts what comes from a worker, and what it owes."""
+
+    __slots__ = (
+        "_awaited",
+        "_beat_at",
+        "_clock",
+        "_seen",
+        "_since",
+        "beats",
+        "expected_s",
+        "owed",
+    )
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.beats = 0
@@ -29,7 +51,44 @@ class Pulse:
         self.expected_s = math.inf
         """The least that its prefills were expected to take since it fell silent."""
         self._seen = 0
-        self._since = clock()
+        self._since = self._beat_at = clock()
+        self._awaited: dict[object, Awaited] = {}
+        """By request, in the order in which they were sent."""
+
+    def sent(self, request: object, expected_s: float) -> None:
+        """That request was sent: its first token, or else its answer, is waited for."""
+        self._awaited[request] = Awaited(
+            sent_at=self._clock(), beats=self.beats, expected_s=expected_s
+        )
+
+    def over(self, request: object) -> None:
+        """What was waited for is there, or nobody waits for it any more."""
+        self._awaited.pop(request, None)
+
+    def unheard(self, request: object) -> bool:
+        """Whether it is waited for, and nothing at all has come since it was sent."""
+        awaited = self._awaited.get(request)
+        return awaited is not None and awaited.beats == self.beats
+
+    def in_time(self, cost_s: float) -> bool:
+        """Whether the worker may well be silent for a prefill that is waited for.
+
+        Counted from when it fell silent: what is sent to a worker that hangs, again and
+        again, does not make it one that prefills. `cost_s` as below.
+        """
+        self._look()
+        awaited = self._awaited.values()
+        if not awaited:
+            return False
+        since = max(self._beat_at, next(iter(awaited)).sent_at)
+        longest_s = max(request.expected_s for request in awaited)
+        return self._clock() - since <= TIMES * (cost_s + longest_s)
+
+    def _look(self) -> None:
+        """See whether something has come since the last look."""
+        if self.beats != self._seen:
+            self._seen, self.expected_s = self.beats, math.inf
+            self._since = self._beat_at = self._clock()
 
     def owe(self) -> None:
         """A request was sent whose first token will be seen."""
@@ -48,9 +107,10 @@ class Pulse:
         somebody looks: never more than it is, and less by the time since the last look
         at most.
         """
+        self._look()
         now = self._clock()
-        if self.beats != self._seen or not self.owed:
-            self._seen, self._since, self.expected_s = self.beats, now, prefill_s
+        if not self.owed:
+            self._since, self.expected_s = now, math.inf
         self.expected_s = min(self.expected_s, prefill_s)
         return now - self._since
 

@@ -34,6 +34,9 @@ class Standing:
         """It returned, and has not answered whole since then."""
         self.on_trial = False
         """A request is to show whether it works."""
+        self.unheard_trials = 0
+        """Requests that were to show it before that one, and nothing has come since."""
+        self.beats_at_trial = 0
         self.returns = 0
         """How often it came back from failures."""
         self.error_share = 0.0

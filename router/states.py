@@ -4,12 +4,14 @@
                           ^-----------------return------------'-------------'
 
 Failures are: no connection, or one that broke; 5xx as most of its latest answers;
-health checks that fail, and first tokens long overdue, while nothing else comes.
+health checks that fail, requests that time out, and first tokens long overdue, while
+nothing else comes.
 
 A failure starts a back-off of 1 s, doubling to 60 s. Failures of requests that were
 under way when it began are the same failure, and count once. When it is over, and
 health checks pass (where there are any), the worker returns on probation: one request
-may try, which starts the back-off anew until its outcome is known. One whole answer
+may try, which starts the back-off anew until its outcome is known; the next that tries
+while nothing at all has come, one twice as long. One whole answer
 ends the probation, but the failures are forgotten only once it has worked for as long
 again as it rested: a worker that keeps failing rests longer and longer.
 
@@ -78,9 +80,15 @@ class States:
 
     def chosen(self, worker: Worker) -> None:
         """A request goes to that worker: one that is not proven is now on trial."""
-        if worker.on_probation or worker.state in OUT_OF_ORDER:
-            worker.on_trial = True
-            worker.retry_at = self._clock() + back_off_s(worker.failures)
+        if not worker.on_probation and worker.state not in OUT_OF_ORDER:
+            return
+        now = self._clock()
+        if not worker.on_trial or worker.pulse.beats != worker.beats_at_trial:
+            worker.on_trial, worker.unheard_trials = True, 0
+            worker.beats_at_trial = worker.pulse.beats
+        elif now >= worker.retry_at:
+            worker.unheard_trials += 1
+        worker.retry_at = now + back_off_s(worker.failures + worker.unheard_trials)
 
     def answered(self, worker: Worker, status: int = 200) -> None:
         """A status line came; 5xx speaks against the worker, anything else for it."""
@@ -130,9 +138,12 @@ class States:
         down = worker.failures >= DOWN_AFTER and not up
         self._enter(worker, WorkerState.down if down else WorkerState.suspect, reason)
 
-    def timed_out(self, worker: Worker) -> None:
-        """A request waited for too long: a failure, unless other answers come."""
-        if worker.pulse.silent_s(worker.prefill_s) > SLOW_S:
+    def timed_out(self, worker: Worker, *, unheard: bool) -> None:
+        """A request waited for too long: a failure, unless other answers come.
+
+        `unheard`: nothing has come since it was sent; else first tokens tell.
+        """
+        if unheard or worker.pulse.silent_s(worker.prefill_s) > SLOW_S:
             self.failed(worker, "no answer in time")
 
     def checked(

@@ -132,6 +132,11 @@ class Worker(Standing):
             return 0.0
         return self.pulse.late_s(self.prefill_s, self.rate.cost_s)
 
+    @property
+    def in_time(self) -> bool:
+        """Whether it may well be silent for a long prefill, and for nothing else."""
+        return self.pulse.in_time(self.rate.cost_s)
+
     def doubt(self) -> None:
         """It may be another process now: what was proven is not, until it is again."""
         self.doubts += 1

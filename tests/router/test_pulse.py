@@ -44,3 +44,49 @@ def test_any_piece_of_an_answer_ends_it() -> None:
     assert pulse.silent_s(0.1) == 0
     clock += 2
     assert pulse.silent_s(0.1) == 2
+
+
+def test_a_prefill_that_is_waited_for_is_in_time_for_as_long_as_it_may_take() -> None:
+    """Three times what it should, and anew from each sign of life."""
+    clock = Clock()
+    pulse = Pulse(clock)
+    assert not pulse.in_time(0.0)
+    pulse.sent("long", 10.0)
+    clock += 29
+    assert pulse.in_time(0.0)
+    clock += 2
+    assert not pulse.in_time(0.0)
+    assert pulse.in_time(0.5)
+    pulse.beats += 1
+    assert pulse.in_time(0.0)
+    clock += 31
+    assert not pulse.in_time(0.0)
+    pulse.over("long")
+    assert not pulse.in_time(1000.0)
+
+
+def test_what_is_sent_again_and_again_is_no_prefill() -> None:
+    """A worker that hangs is silent since the first of it; a long one may follow."""
+    clock = Clock()
+    pulse = Pulse(clock)
+    for number in range(100):
+        pulse.sent(number, 0.2)
+        clock += 0.1
+    assert not pulse.in_time(0.0)
+    pulse.sent("long", 10.0)
+    assert pulse.in_time(0.0)
+    clock += 21
+    assert not pulse.in_time(0.0)
+
+
+def test_a_request_is_unheard_until_anything_comes() -> None:
+    """Also what comes of others; and of what is over, nothing is said."""
+    pulse = Pulse(Clock())
+    pulse.beats += 1
+    pulse.sent("a", 1.0)
+    assert pulse.unheard("a")
+    pulse.beats += 1
+    pulse.sent("b", 1.0)
+    assert (pulse.unheard("a"), pulse.unheard("b")) == (False, True)
+    pulse.over("b")
+    assert not pulse.unheard("b")

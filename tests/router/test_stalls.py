@@ -12,10 +12,12 @@ def state(worker: Worker) -> WorkerState:
     return worker.state
 
 
-def send(fleet: Fleet, url: str, seed: int = 0, tokens: int = 160) -> Decision:
-    """A streamed request on its way to that worker."""
+def send(
+    fleet: Fleet, url: str, seed: int = 0, tokens: int = 160, *, stream: bool = True
+) -> Decision:
+    """A request on its way to that worker."""
     others = [worker.url for worker in fleet.pool.workers if worker.url != url]
-    request = fleet.request(prompt(seed, tokens), exclude=others)
+    request = fleet.request(prompt(seed, tokens), exclude=others, stream=stream)
     decision = fleet.router.decide(request)
     decision.sent()
     return decision
@@ -95,19 +97,56 @@ def test_a_stall_that_ends_without_a_token_is_a_failure() -> None:
     assert worker.reason == "first tokens never came"
 
 
+@pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(("others", "failed"), [(False, True), (True, False)])
 def test_a_timeout_speaks_against_a_worker_that_is_silent(
-    *, others: bool, failed: bool
+    *, others: bool, failed: bool, stream: bool
 ) -> None:
-    """Not where its other answers go on."""
+    """Not where its other answers go on, or have since it was sent."""
     fleet = Fleet(2)
     worker = fleet.worker("w1")
-    decision, other = send(fleet, "w1"), send(fleet, "w1", seed=1)
+    decision = send(fleet, "w1", stream=stream)
+    other = send(fleet, "w1", seed=1, stream=stream)
     fleet.clock += 1000
-    if others:
+    if others and stream:
         other.first_token()
+    elif others:
+        other.finished(None)
     decision.failed("timeout")
     assert (state(worker) is WorkerState.suspect) is failed
+
+
+def test_answers_before_a_request_was_sent_are_no_sign_of_life() -> None:
+    """Nor does anything else that came of it; one that hangs was well before."""
+    fleet = Fleet(2)
+    worker = fleet.worker("w1")
+    send(fleet, "w1", stream=False).finished(None)
+    decision = send(fleet, "w1", seed=1, stream=False)
+    decision.answered(200)
+    fleet.clock += 1000
+    decision.failed("timeout")
+    assert (state(worker), worker.reason) == ("suspect", "no answer in time")
+
+
+@pytest.mark.parametrize(("heard", "least", "most"), [(False, 5, 16), (True, 150, 300)])
+def test_a_worker_that_hangs_is_tried_more_and_more_rarely(
+    *, heard: bool, least: int, most: int
+) -> None:
+    """By requests whose outcome is known only when they time out."""
+    fleet = Fleet(2, policy="round_robin")
+    send(fleet, "w1", stream=False).failed("timeout")
+    tried = 0
+    for number in range(600):
+        fleet.clock += 1
+        decision = fleet.router.decide(fleet.request(prompt(number, 16), stream=False))
+        decision.sent()
+        if decision.worker.url == "w1":
+            tried += 1
+            if heard:
+                decision.heard()
+        else:
+            decision.finished(None)
+    assert least <= tried <= most
 
 
 @pytest.mark.parametrize(
