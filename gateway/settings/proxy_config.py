@@ -45,7 +45,7 @@ class ProxyConfig(AccessConfig, frozen=True, kw_only=True):
         float,
         option(
             "seconds that a health check may take; one that is late does not count "
-            "while the worker sends answers",
+            "while the worker sends answers, or may be at a long prefill",
             metavar="SECONDS",
             parse=positive,
         ),

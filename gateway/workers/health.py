@@ -2,6 +2,8 @@
 
 What becomes of a worker by them is `router.states`' business. A check that fails while
 the worker's answers go on is none: a server may be too busy for it, and is not dead.
+Nor is one that gets no answer while the worker may well be at a long prefill: some
+servers answer only between two steps of the engine.
 """
 
 import asyncio
@@ -12,10 +14,13 @@ import aiohttp
 from gateway.metrics.registry import Metrics
 from gateway.settings.config import Config
 from gateway.workers.asking import reason
+from gateway.workers.contact import ENGINES
 from router.pool import WorkerPool
 from router.worker import Worker, WorkerState
 
-ROUTE = "/health"
+ROUTES = ("/health",)
+"""Of a server whose engine is not known."""
+NOT_FOUND = 404
 SOON_S = 1.0
 """Between the checks of a worker that failed."""
 FAILING = 500
@@ -36,13 +41,23 @@ class HealthChecks:
             await asyncio.get_running_loop().create_future()
         while True:
             await asyncio.sleep(self._wait_s(worker) * random.uniform(0.8, 1.2))
-            api_key = worker.api_key or self._config.worker_api_key
-            headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-            beats = worker.pulse.beats
-            failure = await self._check(session, worker.url + ROUTE, headers)
-            if failure is None or worker.pulse.beats == beats:
-                self._note(worker, failure)
+            await self._look(session, worker)
             self._pool.rank(worker)  # a stall is seen without a request, too
+
+    async def _look(self, session: aiohttp.ClientSession, worker: Worker) -> None:
+        """Check it once."""
+        beats = worker.pulse.beats
+        try:
+            async with asyncio.timeout(self._config.health_timeout):
+                failure = await self._failure(session, worker)
+        except TimeoutError as error:
+            if worker.in_time:
+                return
+            failure = reason(error)
+        except (aiohttp.ClientError, OSError) as error:
+            failure = reason(error)
+        if failure is None or worker.pulse.beats == beats:
+            self._note(worker, failure)
 
     def _wait_s(self, worker: Worker) -> float:
         interval = self._config.health_interval
@@ -51,20 +66,25 @@ class HealthChecks:
             return interval
         return min(interval, SOON_S)
 
-    async def _check(
-        self, session: aiohttp.ClientSession, url: str, headers: dict[str, str]
+    async def _failure(
+        self, session: aiohttp.ClientSession, worker: Worker
     ) -> str | None:
-        """Why the check failed; None: it passed."""
-        limit = self._config.health_timeout
-        try:
-            async with (
-                asyncio.timeout(limit),
-                session.get(url, headers=headers, allow_redirects=False) as response,
-            ):
-                status = response.status
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return reason(error)
-        return f"{ROUTE} answers {status}" if status >= FAILING else None
+        """What is wrong by the best route that it has; None: nothing is."""
+        engine = ENGINES.get(worker.engine or "")
+        status, asked = NOT_FOUND, ""
+        for route in ROUTES if engine is None else engine.HEALTH_ROUTES:
+            if status == NOT_FOUND:
+                status, asked = await self._status(session, worker, route), route
+        return f"{asked} answers {status}" if status >= FAILING else None
+
+    async def _status(
+        self, session: aiohttp.ClientSession, worker: Worker, route: str
+    ) -> int:
+        api_key = worker.api_key or self._config.worker_api_key
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        url = worker.url + route
+        async with session.get(url, headers=headers, allow_redirects=False) as response:
+            return response.status
 
     def _note(self, worker: Worker, failure: str | None) -> None:
         result = "passed" if failure is None else "failed"

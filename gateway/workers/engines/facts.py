@@ -120,6 +120,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def HEALTH_ROUTES(self) -> tuple[str, ...]:
+        """Where it tells that it lives, the best first; what it lacks answers 404."""
+        ...
+
+    @property
     def LOAD_ROUTES(self) -> tuple[str, ...]:
         """Where it tells its load, the best first; what it has not got answers 404."""
         ...

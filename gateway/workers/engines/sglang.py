@@ -39,6 +39,8 @@ DECODE = wire.decode_batch
 CACHE = "start it without --disable-radix-cache"
 TELL_CACHED = "start it with --enable-cache-report"
 TELL_LOAD = "newer releases do, older ones with --enable-metrics"
+HEALTH_ROUTES = ("/ready", "/health")
+"""/health generates a token: it waits behind the prefills that are queued."""
 LOAD_ROUTES = ("/v1/loads?include=core", "/metrics")
 SEND_EVENTS = (
     """start it with --kv-events-config '{"publisher": "zmq", """

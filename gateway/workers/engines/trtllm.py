@@ -39,6 +39,7 @@ DECODE = wire.decode_batch
 CACHE = "kv_cache_config: {enable_block_reuse: true} in its --config FILE"
 TELL_CACHED = "newer releases do"
 TELL_LOAD = "return_perf_metrics: true in its --config FILE"
+HEALTH_ROUTES = ("/health",)
 LOAD_ROUTES = ("/prometheus/metrics",)
 SEND_EVENTS = (
     "start it with --config FILE (before: --extra_llm_api_options FILE) that has "

@@ -37,6 +37,7 @@ DECODE = wire.decode_batch
 CACHE = "start it without --no-enable-prefix-caching"
 TELL_CACHED = "start it with --enable-prompt-tokens-details"
 TELL_LOAD = "start it without --disable-log-stats"
+HEALTH_ROUTES = ("/health",)
 LOAD_ROUTES = ("/metrics",)
 SEND_EVENTS = (
     """start it with --kv-events-config '{"enable_kv_cache_events": true, """
