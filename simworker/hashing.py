@@ -146,13 +146,15 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     The adapter goes into every block's extra keys, the cache salt into the first
     one's, and each of the `media`, in order of their offsets, into those of the blocks
-    it reaches into. Events carry the bare values, hashes the tagged ones.
+    it reaches into. Events carry the bare values, hashes the tagged ones. `extra_key`
+    is SGLang's.
     """
 
     adapter: str | None = None
     adapter_path: str = ""
     adapter_id: int | None = None
     salt: str | None = None
+    extra_key: str | None = None
     media: tuple[Medium, ...] = ()
 
     def hashed_keys(self, block: int, size: int) -> ExtraKeys:

@@ -1,12 +1,13 @@
 """The options of a simulated worker: one frozen record."""
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
 from simworker.engine_settings import EngineSettings
 from simworker.faults.record import BadFaults, Faults, read_faults
-from simworker.hashing import DEFAULT_SEED
+from simworker.hashing import DEFAULT_SEED, Identity
 from simworker.layouts import LAYOUTS
 
 # Tokens per block where none are asked for: what each engine ships with, but for
@@ -61,9 +62,10 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
     token ids in and out, and no chats; stop strings are refused. Ports of 0 are chosen
     by the system.
     Rates are tokens/s and, like all times, are scaled by `speed`. `block_size` None is
-    the engine's own. Only vLLM workers have adapters. `host_blocks` are behind the GPU,
-    one tier of them; `attention_windows` (tokens) make a KV cache group each, beside
-    that of full attention.
+    the engine's own. `lora_modules` are the adapters of vLLM and of SGLang, by whatever
+    option; to TensorRT-LLM each request brings its own. `host_blocks` are behind the
+    GPU, one tier of them; `attention_windows` (tokens) make a KV cache group each,
+    beside that of full attention.
 
     Events: `event_layout` is one of `layouts.LAYOUTS`; `bigrams` is SGLang's way with
     EAGLE, `bare_offload` vLLM's with some connectors; `tails`: a last block that is not
@@ -142,8 +144,8 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check_engine(self) -> None:
         """Raise BadOptions for what this engine does not have."""
-        if self.lora_modules and self.engine != "vllm":
-            raise BadOptions("--lora-modules: only vLLM's adapters are simulated")
+        if self.lora_modules and self.engine == "trtllm":
+            raise BadOptions("--lora-modules: requests bring TensorRT-LLM's adapters")
         if self.api not in APIS:
             raise BadOptions(f"--api must be one of: {', '.join(APIS)}")
         if self.api != "all" and self.engine != "vllm":
@@ -185,6 +187,17 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True):
             buffer_batches=self.replay_batches,
             legacy_replay=self.legacy_replay,
         )
+
+
+def read_adapters(modules: Sequence[str]) -> dict[str, Identity]:
+    """Name to adapter, of NAME=PATH each. Raises BadOptions for one that is not."""
+    adapters = {}
+    for item in modules:
+        name, equals, path = item.partition("=")
+        if not (name and equals and path):
+            raise BadOptions(f"--lora-modules {item}: not NAME=PATH")
+        adapters[name] = Identity(adapter=name, adapter_path=path)
+    return adapters
 
 
 def _of_rank(port: int | None, rank: int) -> int | None:

@@ -18,8 +18,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     `prompt_ids` are ids that came with it and replace rendering. `return_prompt_ids`
     and `return_token_ids` are whether the answer repeats ids of prompt and output.
     `report_hits`: its events tell the blocks that were found cached, too.
-    `rank` is the data-parallel rank it must run on; `adapter` is one that a body brings
-    along (TensorRT-LLM), by name and number.
+    `rank` is the data-parallel rank it must run on; `adapter` is one that a body names
+    (SGLang), with TensorRT-LLM by name and number. `extra_key` is SGLang's.
     """
 
     body: Body
@@ -39,6 +39,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     include_stop: bool = False
     ignore_eos: bool = False
     salt: str | None = None
+    extra_key: str | None = None
     prompt_ids: list[int] | None = None
     read_cache: bool = True
     report_hits: bool = False

@@ -7,11 +7,13 @@ import asyncio
 import time
 from collections.abc import Mapping
 
+import msgspec
 from aiohttp import web
 
 from simworker.api import Api, Parts, Route
 from simworker.errors import ApiError, json_answer
 from simworker.hashing import Identity
+from simworker.options import read_adapters
 from simworker.request import Call, read_body
 from simworker.sglang import info, tokens
 from simworker.sglang.calls import chat_call, completion_call
@@ -25,13 +27,14 @@ HEALTH_TIMEOUT_S = 20.0
 
 
 class SglangApi(Api):
-    """The handlers."""
+    """The handlers. Raises BadOptions for adapters that are none."""
 
     envelope = staticmethod(envelope)
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
         self._name = (parts.options.served_model_name or (parts.model,))[0]
+        self._adapters = read_adapters(parts.options.lora_modules)
 
     def _posts(self) -> Mapping[str, Route]:
         return {
@@ -62,18 +65,29 @@ class SglangApi(Api):
         }
 
     def _resolve(self, call: Call, headers: Mapping[str, str]) -> tuple[str, Identity]:
-        """Any name will do, but for one that names an adapter: there are none."""
+        """Any name will do, but for one of an adapter that is not loaded."""
         model, ranks = call.model or "", len(self._parts.ranks)
         if call.rank is not None and not 0 <= call.rank < ranks:
             raise ApiError(f"routed_dp_rank={call.rank} must be in range [0, {ranks})")
-        _, colon, adapter = model.partition(":")
-        if colon and model != self._name:
+        named = "" if model == self._name else model.partition(":")[2].strip()
+        adapter = Identity()
+        if name := named or call.adapter:
+            adapter = self._adapter(name)
+        identity = msgspec.structs.replace(
+            adapter, salt=call.salt, extra_key=call.extra_key
+        )
+        return model, identity
+
+    def _adapter(self, name: str) -> Identity:
+        if not self._adapters:
             raise ApiError(
-                f"LoRA adapter '{adapter}' was requested, but LoRA is not enabled. "
+                f"LoRA adapter '{name}' was requested, but LoRA is not enabled. "
                 "Please launch the server with --enable-lora flag and preload adapters "
                 "using --lora-paths or /load_lora_adapter endpoint."
             )
-        return model, Identity(salt=call.salt)
+        if name not in self._adapters:
+            raise ApiError(f"Got LoRA adapter that has never been loaded: {name}")
+        return self._adapters[name]
 
     # --- generating
 
@@ -126,14 +140,17 @@ class SglangApi(Api):
 
     async def list_models(self, request: web.Request) -> web.Response:
         """GET /v1/models"""
-        card = info.model_card(self._parts, self._name)
-        return json_answer({"object": "list", "data": [card]})
+        return json_answer({"object": "list", "data": self._cards()})
+
+    def _cards(self) -> list[info.Json]:
+        return info.model_cards(self._parts, self._name, self._adapters)
 
     async def model(self, request: web.Request) -> web.Response:
-        """GET /v1/models/{id}: the served name, and no other"""
+        """GET /v1/models/{id}: the served name, or an adapter's"""
         asked = request.match_info["id"]
-        if asked == self._name:
-            return json_answer(info.model_card(self._parts, self._name))
+        for card in self._cards():
+            if card["id"] == asked:
+                return json_answer(card)
         error = {
             "message": f"The model '{asked}' does not exist",
             "type": "invalid_request_error",

@@ -99,7 +99,7 @@ def _call(
         stop_token_ids=tuple(fields["stop_token_ids"] or ()),
         include_stop=fields["no_stop_trim"],
         ignore_eos=fields["ignore_eos"],
-        salt=_namespace(fields),
+        **told_apart(fields),
         rank=rank,
         **more,
     )
@@ -147,7 +147,8 @@ def _rank(fields: Json, headers: Mapping[str, str]) -> int | None:
     return None if rank is None else int(rank)
 
 
-def _namespace(fields: Json) -> str | None:
-    """Both keys keep prompts apart, as one."""
-    given = [fields["cache_salt"], fields["extra_key"]]
-    return "".join(key for key in given if isinstance(key, str)) or None
+def told_apart(fields: Json) -> dict[str, Any]:
+    """What keeps the blocks of a body from those of others, besides its model."""
+    names = {"salt": "cache_salt", "extra_key": "extra_key", "adapter": "lora_path"}
+    given = {key: fields.get(name) for key, name in names.items()}
+    return {k: v if isinstance(v, str) and v else None for k, v in given.items()}

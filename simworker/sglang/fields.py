@@ -34,6 +34,7 @@ _SAMPLING: Table = {
     "rid": Field("any"),
     "extra_key": Field("any"),
     "cache_salt": Field("any"),
+    "lora_path": Field("any"),
 }
 CHAT: Table = {
     **_SAMPLING,

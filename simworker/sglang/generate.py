@@ -12,6 +12,7 @@ from simworker.answers import Answer
 from simworker.errors import ApiError
 from simworker.exchange import Exchange, Json, Line, Part
 from simworker.request import Body, Call
+from simworker.sglang.calls import told_apart
 
 DEFAULT_TOKENS = 128
 
@@ -25,7 +26,6 @@ def generate_call(body: Body, headers: Mapping[str, str], max_model_len: int) ->
     if not isinstance(sampling, dict):
         raise ApiError("sampling_params of several requests are not simulated")
     stop, rid = sampling.get("stop") or (), body.get("rid")
-    salt = body.get("cache_salt")
     return Call(
         body={**body, "prompt": ids if text is None else text},
         request_id=rid if isinstance(rid, str) and rid else secrets.token_hex(16),
@@ -38,7 +38,7 @@ def generate_call(body: Body, headers: Mapping[str, str], max_model_len: int) ->
         stop=(stop,) if isinstance(stop, str) else tuple(stop),
         stop_token_ids=tuple(sampling.get("stop_token_ids") or ()),
         ignore_eos=sampling.get("ignore_eos") is True,
-        salt=salt if isinstance(salt, str) else None,
+        **told_apart(body),
         rank=_rank(headers),
     )
 

@@ -1,7 +1,9 @@
 """SGLang's block hashes: chained sha256 over pages, told as integers.
 
 The formula is the engine's own (0.5.23), so that events look like those of a real one;
-nobody matches requests with these hashes.
+nobody matches requests with these hashes. A page of an adapter has a name that its load
+enters; one with an `extra_key` alone is named as if it had none, although the engine
+keeps it apart.
 """
 
 import hashlib
@@ -12,12 +14,18 @@ from kvindex.events import EngineHash
 from simworker.hashing import Digest, Identity
 
 _SALT_TAG = b"sglang-cache-salt-v1\x00"
+_NAMESPACE_TAG = b"sglang-kv-event-namespace-v1"
+_WORD, _WHOLE = 8, 32
 _WIDE = b"\xff"
 _LIMIT = 1 << 32
 
 
 class PageHasher:
-    """Hashes of pages; with `bigrams` each token is hashed with the one behind it."""
+    """Hashes of pages; with `bigrams` each token is hashed with the one behind it.
+
+    Behind a digest stands what keeps the page apart besides: with an adapter the seed
+    of its names, else the hash of an `extra_key` and a byte.
+    """
 
     def __init__(self, *, bigrams: bool = False) -> None:
         self.lookahead = int(bigrams)
@@ -32,7 +40,9 @@ class PageHasher:
         """The digest of a page; a salt is what the first page's chain begins with."""
         if parent is None:
             parent = b"" if identity.salt is None else salt_seed(identity.salt)
-        return page_digest(parent, self._elements(token_ids))
+        return page_digest(parent[:_WHOLE], self._elements(token_ids)) + _apart(
+            identity
+        )
 
     def _elements(self, token_ids: Sequence[int]) -> Sequence[int]:
         if not self.lookahead:
@@ -42,7 +52,35 @@ class PageHasher:
 
     def event_value(self, digest: Digest) -> EngineHash:
         """The first 8 bytes; events carry them as a signed integer."""
-        return int.from_bytes(digest[:8])
+        name, seed = digest[:_WORD], digest[_WHOLE:]
+        if len(seed) == _WHOLE:
+            name = hashlib.sha256(seed + name).digest()[:_WORD]
+        return int.from_bytes(name)
+
+
+def _apart(identity: Identity) -> bytes:
+    key = identity.extra_key
+    if identity.adapter is not None:
+        return namespace_seed((key or "") + load_id(identity))
+    return b"" if key is None else hashlib.sha256(key.encode()).digest() + b"k"
+
+
+def load_id(identity: Identity) -> str:
+    """The 32 characters that stand for an adapter as it was loaded."""
+    loaded = f"{identity.adapter}={identity.adapter_path}"
+    return hashlib.sha256(loaded.encode()).hexdigest()[:32]
+
+
+def namespace_seed(extra_key: str | None, salt: str | None = None) -> bytes:
+    """What enters the name of a page of an adapter, by which its key ends."""
+    parts = bytearray(_NAMESPACE_TAG)
+    for part in (extra_key, salt):
+        if part is None:
+            parts += b"\x00"
+        else:
+            text = part.encode()
+            parts += b"\x01" + len(text).to_bytes(_WORD, "little") + text
+    return hashlib.sha256(parts).digest()
 
 
 def salt_seed(salt: str) -> Digest:

@@ -1,9 +1,11 @@
 """What a simulated SGLang worker says of itself."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from simworker.api import Parts
+from simworker.hashing import Identity
 from simworker.rank import Rank
 
 Json = dict[str, Any]
@@ -11,8 +13,19 @@ Json = dict[str, Any]
 VERSION = "0.5.23"
 
 
-def model_card(parts: Parts, name: str) -> Json:
-    """The entry of `/v1/models`."""
+def model_cards(
+    parts: Parts, name: str, adapters: Mapping[str, Identity]
+) -> list[Json]:
+    """The entries of `/v1/models`: the model, and each adapter."""
+    card = _model_card(parts, name)
+    loaded = [
+        card | {"id": id_, "root": adapter.adapter_path, "parent": name}
+        for id_, adapter in adapters.items()
+    ]
+    return [card, *({**each, "max_model_len": None} for each in loaded)]
+
+
+def _model_card(parts: Parts, name: str) -> Json:
     return {
         "id": name,
         "object": "model",

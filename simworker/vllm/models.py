@@ -7,7 +7,7 @@ import msgspec
 from render.refused import unknown_model
 from render.tokens import permission
 from simworker.hashing import Identity
-from simworker.options import BadOptions
+from simworker.options import read_adapters
 
 
 class Models:
@@ -29,14 +29,12 @@ class Models:
         self._root = root
         self._max_model_len = max_model_len
         self._created = created
-        self._adapters: dict[str, Identity] = {}
-        for number, item in enumerate(adapters, start=1):
-            name, equals, path = item.partition("=")
-            if not (name and equals and path):
-                raise BadOptions(f"--lora-modules {item}: not NAME=PATH")
-            self._adapters[name] = Identity(
-                adapter=name, adapter_path=path, adapter_id=number
+        self._adapters = {
+            name: msgspec.structs.replace(adapter, adapter_id=number)
+            for number, (name, adapter) in enumerate(
+                read_adapters(adapters).items(), start=1
             )
+        }
 
     @property
     def main(self) -> str:

@@ -126,6 +126,37 @@ async def test_cached_tokens(
         assert answer["usage"]["prompt_tokens_details"] is None
 
 
+async def test_adapters(
+    client: aiohttp.ClientSession, start_worker: StartWorker
+) -> None:
+    """Listed, named by the model or by a path; refused where it is not loaded."""
+    worker = await start_worker(
+        msgspec.structs.replace(SGLANG, lora_modules=("fr=/loras/fr",))
+    )
+    base, adapter = (await get(client, worker, "/v1/models"))["data"]
+    told = (adapter["id"], adapter["root"], adapter["parent"], adapter["max_model_len"])
+    assert told == ("fr", "/loras/fr", base["id"], None)
+    assert (await get(client, worker, "/v1/models/fr")) == adapter
+    cached = []
+    for fields in (
+        {},
+        {"lora_path": "fr"},
+        {"model": f"{base['id']}:fr"},
+        {"model": "fr"},  # a name like any other
+        {"lora_path": "fr", "extra_key": "x"},
+    ):
+        answer = await chat(client, worker, messages=LONG, **fields)
+        cached.append(answer["usage"]["prompt_tokens_details"] is not None)
+    assert cached == [False, False, True, True, False]
+    for fields in ({"lora_path": "de"}, {"model": "x:de"}):
+        body = {"messages": LONG} | fields
+        status, error = await post(client, worker, CHAT, body)
+        assert (status, error["message"]) == (
+            400,
+            "Got LoRA adapter that has never been loaded: de",
+        )
+
+
 async def test_forwarded_ids(
     client: aiohttp.ClientSession, worker: SimWorker, renderer: Renderer
 ) -> None:

@@ -1,9 +1,11 @@
 """SGLang's page hashes: the vectors of its formula."""
 
+import hashlib
+
 import pytest
 
 from simworker.hashing import Identity
-from simworker.sglang.hashing import PageHasher, page_digest, salt_seed
+from simworker.sglang.hashing import PageHasher, namespace_seed, page_digest, salt_seed
 
 PLAIN = Identity()
 SALTED = Identity(salt="tenant-a")
@@ -34,6 +36,37 @@ def test_golden_vectors(
     for number, (page, value) in enumerate(zip(pages, values, strict=True)):
         digest = hasher.link(digest, list(page), identity, number)
         assert hasher.event_value(digest) == value % TWO_64
+
+
+def test_what_enters_names_and_what_does_not() -> None:
+    """An adapter, as it was loaded and with its key, does; a key alone does not, but
+    its pages are other pages."""
+    hasher = PageHasher()
+
+    def link(identity: Identity) -> tuple[bytes, int]:
+        digest = hasher.link(None, list(range(1, 17)), identity, 0)
+        value = hasher.event_value(digest)
+        assert isinstance(value, int)
+        return digest, value
+
+    plain, keyed = link(PLAIN), link(Identity(extra_key="x"))
+    assert plain[0] != keyed[0]
+    assert plain[1] == keyed[1] == 8635429971592222890
+    adapted = [
+        link(Identity(adapter="a", adapter_path=path, extra_key=key))
+        for path, key in (("/a", None), ("/b", None), ("/a", "x"))
+    ]
+    assert len({value for _, value in [plain, *adapted]}) == 4
+    assert hasher.link(adapted[0][0], [1], Identity(adapter="a"), 1) != keyed[0]
+
+
+def test_the_seed_of_a_namespace() -> None:
+    """The vector is of the format that names a salted page so, too."""
+    page = hashlib.sha256(b"x").digest()
+    salted = page_digest(salt_seed("tenant-a"), list(range(1, 17)))[:8]
+    name = hashlib.sha256(namespace_seed(None, "tenant-a") + salted).digest()[:8]
+    assert int.from_bytes(name, signed=True) == -6866860737164470112
+    assert PageHasher().event_value(page) == int.from_bytes(page[:8])
 
 
 def test_seeds_and_wide_ids() -> None:
