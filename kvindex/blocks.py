@@ -43,11 +43,16 @@ def unpack_ids(token_ids: bytes) -> list[int]:
 
 
 class Namespace(msgspec.Struct, frozen=True, kw_only=True):
-    """What keeps equal token ids apart: base model, adapter, cache salt."""
+    """What keeps equal token ids apart: base model, adapter, cache salt.
+
+    `untold` is what a worker's cache keeps apart, too, and its events do not tell: no
+    event is of such a namespace, so what is cached there is known by history only.
+    """
 
     model: str
     adapter: str | None = None
     salt: str | None = None
+    untold: str | None = None
 
     def root(self) -> int:
         """The parent hash of block 0: xxh3_64 over the fields.
@@ -56,7 +61,8 @@ class Namespace(msgspec.Struct, frozen=True, kw_only=True):
         UTF-8 form as u64 little-endian, and that form: no two namespaces collide.
         """
         parts = bytearray()
-        for field in (self.model, self.adapter, self.salt):
+        told = (self.model, self.adapter, self.salt)
+        for field in told if self.untold is None else (*told, self.untold):
             if field is None:
                 parts += b"\x00"
             else:

@@ -281,21 +281,28 @@ class Decision:
         self, delivered: int | None, *, streamed: bool = False, computed: bool = True
     ) -> None:
         rendering = self.rendering
-        if rendering is None or not isinstance(self.memory, Knowledge):
+        if rendering is None or self.memory is None:
+            return
+        size, predicted = rendering.block_size, self.hit_tokens // rendering.block_size
+        delivered_blocks = None if delivered is None else delivered // size
+        # Which rank answered is unknown where it was not asked for by name.
+        known_rank = self.worker.can_pin_ranks or len(self.worker.ranks) == 1
+        tells = known_rank and self._reads_cache
+        if isinstance(self.memory, History):
+            if rendering.by_history and delivered_blocks is not None and tells:
+                findable = rendering.matchable()
+                self.memory.delivered(findable, delivered_blocks, predicted)
             return
         hashes = rendering.hashes
         if not streamed:
             # No first token was seen: what the worker did of it, events tell soon.
             self.memory.first_token(hashes)
-        # Which rank answered is unknown where it was not asked for by name.
-        known_rank = self.worker.can_pin_ranks or len(self.worker.ranks) == 1
-        size = rendering.block_size
         self.memory.ended(
             hashes,
             streamed=streamed,
-            delivered_blocks=None if delivered is None else delivered // size,
-            predicted_blocks=self.hit_tokens // size,
+            delivered_blocks=delivered_blocks,
+            predicted_blocks=predicted,
             matchable=len(rendering.matchable()),
             computed=max(0, rendering.token_count - 2) // size,
-            answered=computed and known_rank and self._reads_cache,
+            answered=computed and tells,
         )

@@ -153,9 +153,10 @@ class WorkerPool(States):
         """The namespace, if ids may tell what workers for that model hold of it.
 
         That is: they have orphans. A salt comes with block 0, so of orphans it is not
-        known, and they are nobody's guess who has one.
+        known, and they are nobody's guess who has one. Nor does an event tell of what
+        is `untold`.
         """
-        if namespace.salt is not None:
+        if namespace.salt is not None or namespace.untold is not None:
             return None
         return namespace if self._has_orphans(model) else None
 

@@ -25,6 +25,7 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
     block 0; `token_count` counts the whole prompt, its last partial block included.
     `estimated` marks pseudo blocks cut from raw content: `token_count` is a guess.
     The `content` of its matchable blocks is there only where a worker has orphans.
+    `by_history`: no event tells of such blocks, as its namespace has something untold.
     """
 
     profile: str
@@ -32,6 +33,7 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
     hashes: Sequence[int]
     token_count: int
     estimated: bool = False
+    by_history: bool = False
     content: Content | None = None
 
     def matchable(self) -> Sequence[int]:

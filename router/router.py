@@ -113,7 +113,10 @@ class Router:
         rank = self._noted_rank(chosen)
         if chosen.rendering is not None and chosen.rendering.estimated:
             return chosen.worker.content_history(rank)
-        return chosen.worker.knowledge.get(rank)
+        knowledge = chosen.worker.knowledge.get(rank)
+        if knowledge and chosen.rendering is not None and chosen.rendering.by_history:
+            return knowledge.history  # its feed is asked nothing of what it never hears
+        return knowledge
 
     def _content_note(
         self, chosen: Candidate, request: RouteRequest

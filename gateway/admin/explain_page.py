@@ -100,6 +100,8 @@ class ExplainPage:
         """Why a worker is not weighed while others are."""
         if request.model not in worker.names and worker.names:
             return "does not list the model"
+        if worker.url in request.exclude:
+            return "does not know the adapter"
         if worker.state is WorkerState.ready and self._clock() < worker.busy_until:
             return f"busy for {worker.busy_until - self._clock():.1f} s more"
         return worker.reason

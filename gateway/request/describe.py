@@ -14,6 +14,7 @@ import msgspec
 from gateway.metrics.registry import Metrics
 from gateway.models import Renderers
 from gateway.request.content import BYTES_PER_TOKEN, content_of
+from gateway.request.namespaces import Namespaces, namespaces
 from gateway.request.peek import PROMPT_LOGPROBS, Peeked
 from gateway.request.prompt import (
     NOTHING_READY,
@@ -21,11 +22,11 @@ from gateway.request.prompt import (
     Kind,
     Prompt,
     Ready,
+    Space,
     render,
 )
 from gateway.request.rendering import LATE, NotRendered, RenderPool
 from gateway.tokens.generation import Generation
-from kvindex.blocks import Namespace
 from render import Rendered
 from router.forwarding import Forwarding
 from router.pool import WorkerPool
@@ -96,12 +97,12 @@ class Describer:
         """
         if peeked.problem is not None:
             return Described(self.unrendered(len(body), peeked, peeked.problem))
-        namespace = self._pool.resolve(peeked.model, peeked.cache_salt)
-        forward, no_ids = self._offer(peeked.model, kind, editable=editable)
+        among = namespaces(self._pool, peeked)
+        forward, no_ids = self._offer(among.model, kind, editable=editable)
         begun = time.perf_counter()
         try:
             prompt, content = await self._render(
-                body, peeked, namespace, kind, forward, ready
+                body, peeked, among, kind, forward, ready
             )
         except NotRendered as reason:
             if counted and reason.reason == LATE:
@@ -112,7 +113,7 @@ class Describer:
             self._count(prompt.rendered, ready_s + time.perf_counter() - begun)
         several = SEVERAL_PROMPTS if prompt.count > 1 else None
         return Described(
-            _route(peeked, prompt, content, no_ids),
+            _route(peeked, among, prompt, content, no_ids),
             prompt.ids,
             peeked.uncompared or several,
             rendered={} if counted else prompt.by_profile,
@@ -120,15 +121,16 @@ class Describer:
 
     def unrendered(self, size: int, peeked: Peeked, reason: str) -> RouteRequest:
         """Describe a body of `size` bytes by its raw content, if it shows any."""
-        namespace = self._pool.resolve(peeked.model, peeked.cache_salt)
+        among = namespaces(self._pool, peeked)
         return RouteRequest(
-            model=peeked.model,
-            content=content_of(peeked, namespace),
+            model=among.model,
+            content=content_of(peeked, among.of_all),
             prompt_tokens=size // BYTES_PER_TOKEN,
             max_tokens=_output_limit(peeked),
             stream=peeked.stream,
             not_rendered=reason,
             no_ids=OTHER_ENDPOINT if reason == OTHER_ENDPOINT else NOT_RENDERED,
+            exclude=among.without,
         )
 
     def _offer(
@@ -151,17 +153,18 @@ class Describer:
         self,
         body: bytes,
         peeked: Peeked,
-        namespace: Namespace,
+        among: Namespaces,
         kind: Kind,
         forward: Collection[str],
         ready: Ready,
     ) -> tuple[Prompt, Rendering | None]:
         if not self._rendering:
             raise NotRendered(SWITCHED_OFF)
-        keys = self._pool.rendering_keys(peeked.model)
+        keys = self._pool.rendering_keys(among.model)
         renderers = {}
         for profile in sorted({profile for profile, _ in keys}):
-            found = self._renderers.find(peeked.model, namespace.model, profile)
+            base = among.by_profile[profile].model
+            found = self._renderers.find(among.model, base, profile)
             if found is not None:
                 renderers[profile] = found
         if not renderers and not ready:
@@ -172,15 +175,27 @@ class Describer:
             body,
             kind,
             keys=keys,
-            root=namespace.root(),
+            spaces=spaces(self._pool, among),
             forward=forward,
             ready=ready,
-            guess_in=self._pool.guessable(peeked.model, namespace),
         )
         # Hashing, too, is done in the thread: a million tokens take ten milliseconds.
         return await self._render_pool.run(
-            lambda: (prompt(), content_of(peeked, namespace)), len(body)
+            lambda: (prompt(), content_of(peeked, among.of_all)), len(body)
         )
+
+
+def spaces(pool: WorkerPool, among: Namespaces) -> dict[str, Space]:
+    """By profile, whose blocks those of a body are."""
+    of = {
+        namespace: Space(
+            root=namespace.root(),
+            by_history=namespace.untold is not None,
+            guess_in=pool.guessable(among.model, namespace),
+        )
+        for namespace in set(among.by_profile.values())
+    }
+    return {profile: of[namespace] for profile, namespace in among.by_profile.items()}
 
 
 def kind_of(peeked: Peeked) -> Kind | None:
@@ -194,10 +209,14 @@ def kind_of(peeked: Peeked) -> Kind | None:
 
 
 def _route(
-    peeked: Peeked, prompt: Prompt, content: Rendering | None, no_ids: str | None
+    peeked: Peeked,
+    among: Namespaces,
+    prompt: Prompt,
+    content: Rendering | None,
+    no_ids: str | None,
 ) -> RouteRequest:
     return RouteRequest(
-        model=peeked.model,
+        model=among.model,
         renderings=prompt.blocks,
         content=content,
         prompt_tokens=len(prompt.rendered),
@@ -207,6 +226,7 @@ def _route(
         reads_cache=peeked.uncompared != PROMPT_LOGPROBS,
         forwardable=prompt.forwardable,
         no_ids=no_ids,
+        exclude=among.without,
     )
 
 

@@ -71,6 +71,9 @@ class _Fields(msgspec.Struct):
     max_tokens: msgspec.Raw = _ABSENT
     max_completion_tokens: msgspec.Raw = _ABSENT
     cache_salt: msgspec.Raw = _ABSENT
+    extra_key: msgspec.Raw = _ABSENT
+    lora_path: msgspec.Raw = _ABSENT
+    lora_request: msgspec.Raw = _ABSENT
     n: msgspec.Raw = _ABSENT
     best_of: msgspec.Raw = _ABSENT
     use_beam_search: msgspec.Raw = _ABSENT
@@ -108,6 +111,9 @@ class Peeked(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     cache_salt: str | None = None
+    extra_key: msgspec.Raw | None = None
+    lora_path: msgspec.Raw | None = None
+    lora_request: msgspec.Raw | None = None
     uncompared: str | None = None
     user: str | None = None
     session_id: str | None = None
@@ -159,6 +165,9 @@ def _peeked(fields: _Fields) -> Peeked:
         max_tokens=_value(fields.max_tokens, int),
         max_completion_tokens=_value(fields.max_completion_tokens, int),
         cache_salt=_value(fields.cache_salt, str),
+        extra_key=_raw(fields.extra_key),
+        lora_path=_raw(fields.lora_path),
+        lora_request=_raw(fields.lora_request),
         uncompared=_uncompared(fields),
         user=_name(fields.user),
         session_id=_name(fields.session_id),
@@ -176,6 +185,11 @@ def _content(fields: _Fields) -> tuple[msgspec.Raw, ...]:
                 parts.append(raw)
                 break
     return tuple(parts)
+
+
+def text_of(raw: msgspec.Raw) -> str | None:
+    """A field's text, None where it is none."""
+    return _value(raw, str)
 
 
 def _name(raw: msgspec.Raw) -> str | None:
@@ -234,6 +248,9 @@ def _values(fields: _Fields) -> tuple[msgspec.Raw, ...]:
         fields.max_tokens,
         fields.max_completion_tokens,
         fields.cache_salt,
+        fields.extra_key,
+        fields.lora_path,
+        fields.lora_request,
     )
 
 

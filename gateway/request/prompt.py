@@ -4,7 +4,6 @@ Where a worker may be sent the ids, they are made ready here, too, in the same t
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Literal
 
 import msgspec
@@ -31,6 +30,17 @@ UNPLACEABLE = "ids_field"
 """The client uses the field that ids would go in."""
 MODE_MARK = "think>"
 """In all marks that tell a reasoning parser its mode; also in a text about them."""
+
+
+class Space(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose blocks one profile's are: `root` is the hash before block 0.
+
+    `by_history`: no event tells of such blocks. They keep their ids to `guess_in`.
+    """
+
+    root: int
+    by_history: bool = False
+    guess_in: Namespace | None = None
 
 
 class Ids(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,30 +76,31 @@ def render(
     kind: Kind,
     *,
     keys: Iterable[tuple[str, int]],
-    root: int,
+    spaces: Mapping[str, Space],
     forward: Collection[str] = (),
     ready: Ready = NOTHING_READY,
-    guess_in: Namespace | None = None,
 ) -> Prompt:
     """Render a body by each profile; blocks for each (profile, block size) in `keys`.
 
     Ids of a chat are made ready for the profiles in `forward`; prompts that are `ready`
-    are not rendered again. Blocks keep their ids to `guess_in`. Raises Unrenderable
-    where no profile renders it.
+    are not rendered again. `spaces` are by profile. Raises Unrenderable where no
+    profile renders it.
     """
     given = read_object(body) if forward and kind == "chat" else None
     sizes = {of: [size for one, size in keys if one == of] for of, _ in keys}
-    cut = partial(in_blocks, root=root, guess_in=guess_in)
     prompts = {
-        profile: cut(rendered, sizes.get(profile, ()), profile=profile)
+        profile: in_blocks(
+            rendered, sizes.get(profile, ()), spaces[profile], profile=profile
+        )
         for profile, rendered in ready.items()
     }
     refused: Unrenderable | None = None
     for profile, renderer in renderers.items():
         try:
-            prompt = prompts.get(profile) or cut(
+            prompt = prompts.get(profile) or in_blocks(
                 _prompts(renderer, given or body, kind),
                 sizes.get(profile, ()),
+                spaces[profile],
                 profile=profile,
             )
         except Unrenderable as error:
@@ -149,25 +160,25 @@ def _with_ids(
 def in_blocks(
     prompts: Sequence[Rendered],
     sizes: Iterable[int],
-    root: int,
+    space: Space,
     *,
     profile: str,
     extra_keys: ExtraKeys = lambda size: None,
-    guess_in: Namespace | None = None,
 ) -> Prompt:
     """Prompts of one profile, of which there is one at least, cut into blocks.
 
     `extra_keys` are those of the blocks of a size, of media in the longest prompt.
     """
     # Several prompts go to one worker: the longest weighs most.
-    longest = max(prompts, key=len)
+    longest, of = max(prompts, key=len), space.guess_in
     blocks = {
         (profile, size): Rendering(
             profile=profile,
             block_size=size,
-            hashes=chain(longest.token_ids, size, root, extra_keys(size)),
+            hashes=chain(longest.token_ids, size, space.root, extra_keys(size)),
             token_count=len(longest),
-            content=None if guess_in is None else _content(longest, size, guess_in),
+            by_history=space.by_history,
+            content=None if of is None else _content(longest, size, of),
         )
         for size in sizes
     }

@@ -11,7 +11,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from gateway.request.json_fields import top_level
-from gateway.request.peek import PROMPT_LOGPROBS, SEVERAL_ANSWERS, SMALL
+from gateway.request.peek import (
+    FIELD_LIMIT,
+    PROMPT_LOGPROBS,
+    SEVERAL_ANSWERS,
+    SMALL,
+)
 from gateway.tokens.media import Features, Medium, media_of
 from kvindex.blocks import pack_ids
 
@@ -33,7 +38,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     prompts: Sequence[bytes] = ()
     texts: Sequence[str] = ()
     model: str | None = None
-    adapter: str | None = None
+    extra_key: msgspec.Raw | None = None
+    lora_path: msgspec.Raw | None = None
+    lora_request: msgspec.Raw | None = None
     salt: str | None = None
     stream: bool = False
     max_tokens: int | None = None
@@ -60,6 +67,14 @@ class Body:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 
+    def raw(self, name: str) -> msgspec.Raw | None:
+        """A field as it came, None where it is missing; raises Unreadable if long."""
+        if name not in self:
+            return None
+        if len(memoryview(self._raws[name])) > FIELD_LIMIT:
+            raise Unreadable("too_complex")
+        return msgspec.Raw(self._raws[name])
+
     def inner(self, name: str) -> "Body":
         """The fields of a field that is an object; none where it is not."""
         found = self.get(name, dict[str, msgspec.Raw]) or {}
@@ -78,8 +93,9 @@ class _Sampling(msgspec.Struct, frozen=True):
 NAMES = frozenset(
     {
         "cache_salt", "content_parts", "features", "image_data", "video_data",
-        "audio_data", "input_embeds", "input_ids", "kind", "lora_path", "model",
-        "request", "sampling_params", "schema_version", "stream", "text", "token_ids",
+        "audio_data", "extra_key", "input_embeds", "input_ids", "kind", "lora_path",
+        "model", "request", "sampling_params", "schema_version", "stream", "text",
+        "token_ids",
     }
 )  # fmt: skip
 OF_FEATURES = frozenset(Features.__struct_fields__)
@@ -158,7 +174,8 @@ def _sglang(body: Body) -> Call:
         prompts=[] if texts else _several(body),
         texts=texts,
         model=body.get("model", str),
-        adapter=body.get("lora_path", str),
+        extra_key=body.raw("extra_key"),
+        lora_path=body.raw("lora_path"),
         salt=body.get("cache_salt", str),
         stream=body.get("stream", bool) or False,
         max_tokens=_whole(sampling.max_new_tokens),
@@ -174,6 +191,7 @@ def _trtllm(body: Body) -> Call:
         engine=TRTLLM,
         prompts=[_ids(body, "token_ids")],
         model=body.get("model", str) or asked.get("model", str),
+        lora_request=asked.raw("lora_request"),
         salt=body.get("cache_salt", str) or asked.get("cache_salt", str),
         stream=asked.get("stream", bool) or False,
         max_tokens=asked.get("max_tokens", int) if newer is None else newer,

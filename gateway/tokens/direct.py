@@ -4,7 +4,7 @@ They pass to the worker unchanged; only where they go is decided by their ids. W
 cannot be read of one is routed by load, never refused.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -16,10 +16,12 @@ from gateway.request.describe import (
     SEVERAL_PROMPTS,
     Described,
     Describer,
+    spaces,
 )
+from gateway.request.namespaces import namespaces
 from gateway.request.outgoing import Outgoing
 from gateway.request.peek import PROMPT_LOGPROBS, Peeked
-from gateway.request.prompt import Prompt, in_blocks
+from gateway.request.prompt import Prompt, Space, in_blocks
 from gateway.request.rendering import NotRendered, RenderPool
 from gateway.tokens.calls import (
     PATHS,
@@ -31,7 +33,7 @@ from gateway.tokens.calls import (
     read,
 )
 from gateway.tokens.media import extra_keys
-from kvindex.blocks import ID_BYTES, Namespace
+from kvindex.blocks import ID_BYTES
 from render import Rendered, Unrenderable
 from router.pool import WorkerPool
 from router.request import Rendering, RouteRequest
@@ -63,8 +65,7 @@ class DirectCalls:
             return await self._call(path, body, peeked)
         length = outgoing.length or 0
         route = self._describer.unrendered(length, peeked, OTHER_ENDPOINT)
-        without = self._unless_all(peeked.model, lambda worker: worker.api == TOKENS)
-        route = msgspec.structs.replace(route, exclude=without)
+        route = self._without(route, lambda worker: worker.api == TOKENS)
         return Described(route, uncompared=peeked.uncompared)
 
     async def _call(self, path: str, body: bytes, peeked: Peeked) -> Described:
@@ -77,19 +78,21 @@ class DirectCalls:
         if isinstance(call, str):
             route = self._describer.unrendered(len(body), peeked, call)
             described = Described(route, uncompared=peeked.uncompared)
-            return self._of_engine(described, peeked.model, engine_of(path, fields))
-        model = call.model or peeked.model
+            return self._of_engine(described, engine_of(path, fields))
         peeked = msgspec.structs.replace(
             peeked,
             problem=None,
-            model=model,
+            model=call.model or peeked.model,
             cache_salt=call.salt,
+            extra_key=call.extra_key,
+            lora_path=call.lora_path,
+            lora_request=call.lora_request,
             stream=call.stream,
             max_tokens=call.max_tokens,
             uncompared=call.uncompared,
         )
         described = await self._described(call, body, peeked)
-        return self._of_engine(described, model, call.engine)
+        return self._of_engine(described, call.engine)
 
     async def _described(self, call: Call, body: bytes, peeked: Peeked) -> Described:
         if call.texts:
@@ -97,19 +100,19 @@ class DirectCalls:
             return await self._describer.describe(
                 asked, peeked, "completion", editable=False
             )
-        namespace = self._namespace(call, peeked)
-        keys = self._pool.rendering_keys(peeked.model)
+        among = namespaces(self._pool, peeked)
+        keys = self._pool.rendering_keys(among.model)
         try:
-            guess_in = self._pool.guessable(peeked.model, namespace)
-            cut = partial(_in_blocks, call, keys, namespace, guess_in)
-            raw = self._pool.resolve(peeked.model, peeked.cache_salt)
-            prompt, content = await self._done(lambda: (cut(), content_of(peeked, raw)))
+            cut = partial(_in_blocks, call, keys, spaces(self._pool, among))
+            prompt, content = await self._done(
+                lambda: (cut(), content_of(peeked, among.of_all))
+            )
         except NotRendered as reason:
             route = self._describer.unrendered(len(body), peeked, reason.reason)
             return Described(route, uncompared=peeked.uncompared)
         several = SEVERAL_PROMPTS if prompt.count > 1 else None
         route = RouteRequest(
-            model=peeked.model,
+            model=among.model,
             renderings=prompt.blocks,
             content=content,
             prompt_tokens=len(prompt.rendered),
@@ -117,33 +120,26 @@ class DirectCalls:
             max_tokens=peeked.max_tokens,
             stream=peeked.stream,
             reads_cache=peeked.uncompared != PROMPT_LOGPROBS,
+            exclude=among.without,
         )
         return Described(route, uncompared=peeked.uncompared or several)
 
-    def _namespace(self, call: Call, peeked: Peeked) -> Namespace:
-        found = self._pool.resolve(peeked.model, call.salt)
-        if call.adapter is None:
-            return found
-        return msgspec.structs.replace(found, adapter=call.adapter)
-
-    def _of_engine(
-        self, described: Described, model: str | None, engine: str
-    ) -> Described:
+    def _of_engine(self, described: Described, engine: str) -> Described:
         """Without workers of other engines, if not all are: they do not know such."""
         others = ENGINES - {engine}
-        without = self._unless_all(model, lambda worker: worker.engine in others)
-        route = msgspec.structs.replace(
-            described.route, exclude=without, no_ids=OTHER_ENDPOINT
-        )
+        route = self._without(described.route, lambda worker: worker.engine in others)
+        route = msgspec.structs.replace(route, no_ids=OTHER_ENDPOINT)
         return msgspec.structs.replace(described, route=route)
 
-    def _unless_all(
-        self, model: str | None, is_one: Callable[[Worker], bool]
-    ) -> frozenset[str]:
-        """The workers for a model that are such ones; none of them if all are."""
-        workers = self._pool.listing(model)
-        found = [worker.url for worker in workers if is_one(worker)]
-        return frozenset(found if len(found) < len(workers) else ())
+    def _without(
+        self, route: RouteRequest, is_one: Callable[[Worker], bool]
+    ) -> RouteRequest:
+        """The same request for no such workers, if not all that are left are."""
+        workers = self._pool.listing(route.model)
+        left = [worker for worker in workers if worker.url not in route.exclude]
+        found = frozenset(worker.url for worker in left if is_one(worker))
+        exclude = route.exclude | (found if len(found) < len(left) else frozenset())
+        return msgspec.structs.replace(route, exclude=exclude)
 
     async def _done(self, work: Callable[[], T]) -> T:
         """What work on ids brings, in a thread: many take some milliseconds."""
@@ -161,23 +157,23 @@ def _read(path: str, body: Body) -> Call | str:
 def _in_blocks(
     call: Call,
     keys: Iterable[tuple[str, int]],
-    namespace: Namespace,
-    guess_in: Namespace | None,
+    spaces: Mapping[str, Space],
 ) -> Prompt:
     """The prompts as each profile's workers cut them; raises Unrenderable."""
-    root = namespace.root()
     blocks: dict[tuple[str, int], Rendering] = {}
     prompt: Prompt | None = None
     tokens = max(len(ids) for ids in call.prompts) // ID_BYTES
     try:
         for profile, size in keys:
+            space = spaces[profile]
+            if call.media:
+                space = msgspec.structs.replace(space, guess_in=None)
             prompt = in_blocks(
                 [Rendered(token_ids=ids, profile=profile) for ids in call.prompts],
                 [size],
-                root,
+                space,
                 profile=profile,
                 extra_keys=lambda size: extra_keys(call.media, size, tokens),
-                guess_in=None if call.media else guess_in,
             )
             blocks |= prompt.blocks
     except ValueError as error:

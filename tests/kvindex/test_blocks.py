@@ -51,6 +51,8 @@ def test_namespaces_do_not_collide() -> None:
         Namespace(model="a", adapter=""),
         Namespace(model="a", salt=""),
         Namespace(model="a", salt="\ud800"),
+        Namespace(model="a", untold="b"),
+        Namespace(model="a", untold=""),
     ]
     assert len({space.root() for space in spaces}) == len(spaces)
 

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router import Usage, WorkerState
+from kvindex.blocks import Namespace, chain, pack_ids
+from router import Rendering, RouteRequest, Usage, WorkerState
 from router.decision import Outcome
-from tests.router.fleet import Fleet, prompt
+from tests.router.fleet import MODEL, Fleet, prompt
 
 CALLS = ["sent", "first_token", "finished", "none", "connect", "reset", "client"]
 
@@ -145,3 +146,51 @@ def test_answers_teach_how_long_answers_are() -> None:
         fleet.router.decide(fleet.request(prompt(1, 20))).finished(Usage())
     fleet.router.decide(fleet.request(prompt(1, 20))).first_token()
     assert fleet.worker("w1").ledger(0).decode_tokens >= 990
+
+
+def untold(ids: list[int]) -> RouteRequest:
+    """A request for blocks that no event tells of."""
+    root = Namespace(model=MODEL, untold="key").root()
+    rendering = Rendering(
+        profile="vllm",
+        block_size=16,
+        hashes=chain(pack_ids(ids), 16, root),
+        token_count=len(ids),
+        by_history=True,
+    )
+    return RouteRequest(model=MODEL, renderings={("vllm", 16): rendering})
+
+
+def test_what_events_do_not_tell_is_known_by_history() -> None:
+    """However long ago, and until it is contradicted; the feed is not asked."""
+    fleet = Fleet(1)
+    feed = fleet.worker("w1").knowledge[0].feed
+
+    def ask(ids: list[int], cached_tokens: int) -> int:
+        decision = fleet.router.decide(untold(ids))
+        decision.first_token()
+        decision.finished(Usage(prompt_tokens=100, cached_tokens=cached_tokens))
+        fleet.clock += 60
+        feed.tick()
+        return decision.hit_tokens
+
+    prompts = [prompt(seed, 100) for seed in (1, 2, 3)]
+    for ids in prompts:
+        fleet.store("w1", ids)
+        assert ask(ids, 0) == 0
+    assert [ask(ids, 96) for ids in prompts] == [96, 96, 96]
+    assert [ask(prompts[0], 0) for _ in range(3)] == [96, 96, 0]
+    assert (feed.state, feed.complete) == ("live", True)
+    for ids in prompts:
+        assert fleet.router.decide(fleet.request(ids)).hit_tokens == 96
+
+
+def test_what_never_came_is_not_kept_by_history() -> None:
+    """Also of what no event tells."""
+    fleet = Fleet(1)
+    ids = prompt(1, 100)
+    decision = fleet.router.decide(untold(ids))
+    decision.sent()
+    decision.failed("connect")
+    fleet.pool.answered(fleet.worker("w1"))
+    assert fleet.router.decide(untold(ids)).hit_tokens == 0

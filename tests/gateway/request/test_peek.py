@@ -120,8 +120,12 @@ async def test_structure_without_end_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["model", "stream", "max_tokens", "max_completion_tokens", "cache_salt"]
-)
+    "name",
+    [
+        "model", "stream", "max_tokens", "max_completion_tokens", "cache_salt",
+        "extra_key", "lora_path", "lora_request",
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("encode", [lambda b: json.dumps(b).encode(), large])
 async def test_values_without_end_are_given_up(name: str, encode: Any) -> None:
     """What is decoded whole is short: nothing long is decoded on the event loop."""

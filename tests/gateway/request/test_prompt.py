@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.request.prompt import Kind, render
+from gateway.request.prompt import Kind, Space, render
 from kvindex.blocks import chain, unpack_ids
 from render import Renderer, Unrenderable
 from tests.collected import Raising, uncollected
@@ -26,6 +26,7 @@ PARTS = {
 }
 KEYS = {("vllm", 16), ("sglang", 16), ("sglang", 64)}
 ROOT = 7
+SPACES = dict.fromkeys(("vllm", "sglang", "trtllm"), Space(root=ROOT))
 
 
 class Refusing:
@@ -46,7 +47,7 @@ def test_each_profile_has_its_own_blocks(renderer: Renderer) -> None:
     """The engines join parts differently, so nothing but the beginning is equal."""
     renderers = of(renderer, "sglang", "vllm")
     body: Any = PARTS
-    prompt = render(renderers, body, "chat", keys=KEYS, root=ROOT)
+    prompt = render(renderers, body, "chat", keys=KEYS, spaces=SPACES)
     assert prompt.blocks.keys() == KEYS
     for (profile, size), rendering in prompt.blocks.items():
         rendered = renderers[profile].render_chat(PARTS)
@@ -64,10 +65,10 @@ def test_a_profile_that_refuses(renderer: Renderer) -> None:
     body: Any = PARTS
     keys = {("vllm", 16), ("trtllm", 32)}
     renderers = {"trtllm": refusing} | of(renderer, "vllm")
-    prompt = render(renderers, body, "chat", keys=keys, root=ROOT)
+    prompt = render(renderers, body, "chat", keys=keys, spaces=SPACES)
     assert prompt.blocks.keys() == {("vllm", 16)}
     with pytest.raises(Unrenderable, match="an image"):
-        render({"trtllm": refusing}, body, "chat", keys=keys, root=ROOT)
+        render({"trtllm": refusing}, body, "chat", keys=keys, spaces=SPACES)
 
 
 def test_a_refusal_lets_go_of_the_body() -> None:
@@ -81,7 +82,7 @@ def test_a_refusal_lets_go_of_the_body() -> None:
     body, noting = cast(Any, PARTS), cast(Any, Noting())
     with uncollected():
         with pytest.raises(Unrenderable):
-            render({"trtllm": noting}, body, "chat", keys=KEYS, root=ROOT)
+            render({"trtllm": noting}, body, "chat", keys=KEYS, spaces=SPACES)
         assert not raising.left
 
 
@@ -98,7 +99,9 @@ def test_other_bodies(
 ) -> None:
     """Of several prompts the longest is described."""
     given: Any = body
-    prompt = render(of(renderer, "vllm"), given, kind, keys=[("vllm", 2)], root=ROOT)
+    prompt = render(
+        of(renderer, "vllm"), given, kind, keys=[("vllm", 2)], spaces=SPACES
+    )
     assert prompt.count == count
     (rendering,) = prompt.blocks.values()
     assert rendering.token_count == len(prompt.rendered) >= 3
@@ -109,7 +112,7 @@ def test_ids_are_made_ready_where_they_are_wanted(renderer: Renderer) -> None:
     renderers = of(renderer, "sglang", "trtllm", "vllm")
     body = json.dumps(PARTS).encode()
     prompt = render(
-        renderers, body, "chat", keys=KEYS, root=ROOT, forward={"vllm", "sglang"}
+        renderers, body, "chat", keys=KEYS, spaces=SPACES, forward={"vllm", "sglang"}
     )
     assert prompt.ids.keys() == prompt.forwardable.keys() == {"vllm", "sglang"}
     for profile, ids in prompt.ids.items():
@@ -131,7 +134,7 @@ def test_a_prompt_that_is_ready_goes_along_too(renderer: Renderer) -> None:
         body,
         "chat",
         keys=KEYS,
-        root=ROOT,
+        spaces=SPACES,
         forward={"vllm"},
         ready=ready,
     )
@@ -155,7 +158,7 @@ def test_ids_that_never_go(
     """They are not even written; blocks are there all the same."""
     body = json.dumps(PARTS | fields).encode()
     prompt = render(
-        of(renderer, "vllm"), body, "chat", keys=KEYS, root=ROOT, forward={"vllm"}
+        of(renderer, "vllm"), body, "chat", keys=KEYS, spaces=SPACES, forward={"vllm"}
     )
     assert prompt.ids == {}
     assert prompt.forwardable["vllm"].never == never
@@ -170,7 +173,7 @@ def test_a_field_that_is_named_twice(renderer: Renderer) -> None:
     )
     profiles = {"vllm", "sglang"}
     renderers = of(renderer, *sorted(profiles))
-    prompt = render(renderers, body, "chat", keys=KEYS, root=ROOT, forward=profiles)
+    prompt = render(renderers, body, "chat", keys=KEYS, spaces=SPACES, forward=profiles)
     assert prompt.forwardable["vllm"].never == "ids_field"
     assert prompt.ids.keys() == {"sglang"}
 
@@ -181,7 +184,12 @@ def test_a_mode_is_seen_in_the_text(renderer: Renderer) -> None:
     for fields, shows in (({}, False), (off, True)):
         body = json.dumps(PARTS | fields).encode()
         prompt = render(
-            of(renderer, "vllm"), body, "chat", keys=KEYS, root=ROOT, forward={"vllm"}
+            of(renderer, "vllm"),
+            body,
+            "chat",
+            keys=KEYS,
+            spaces=SPACES,
+            forward={"vllm"},
         )
         assert prompt.forwardable["vllm"].shows_mode is shows
 
@@ -202,7 +210,7 @@ def test_a_body_is_read_once_and_changed_by_nobody(renderer: Renderer) -> None:
     names = ("sglang", "trtllm", "vllm")
     for order in itertools.permutations(names):
         renderers = of(renderer, *order)
-        prompt = render(renderers, body, "chat", keys=(), root=ROOT, forward=names)
+        prompt = render(renderers, body, "chat", keys=(), spaces=SPACES, forward=names)
         for profile, ids in prompt.ids.items():
             alone = renderers[profile].render_chat(body).token_ids
             assert json.loads(ids.encoded) == unpack_ids(alone)
@@ -248,7 +256,7 @@ def test_a_body_with_ids_says_what_it_said(
     body = json.dumps(asked, indent=indent, ensure_ascii=ascii_only).encode()
     try:
         prompt = render(
-            renderers, body, "chat", keys=(), root=ROOT, forward=renderers.keys()
+            renderers, body, "chat", keys=(), spaces=SPACES, forward=renderers.keys()
         )
     except Unrenderable:
         return

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gateway.request.peek import FIELD_LIMIT, text_of
 from gateway.tokens.calls import PATHS, Call, Unreadable, fields_of, read
 from kvindex.blocks import unpack_ids
 
@@ -25,6 +26,7 @@ JSON = st.recursive(
 FIELDS = (
     "token_ids", "input_ids", "text", "features", "sampling_params", "stream", "model",
     "schema_version", "kind", "request", "cache_salt", "lora_path", "image_data",
+    "extra_key", "lora_request",
 )  # fmt: skip
 
 
@@ -66,6 +68,13 @@ async def test_sglang() -> None:
     text = await call("/generate", {"text": "a", "sampling_params": sampling})
     assert (text.texts, text.max_tokens, text.engine) == (["a"], 3, "sglang")
     assert (await call("/generate", {"text": ["a", "b"]})).texts == ["a", "b"]
+    apart = {"lora_path": "a", "extra_key": None}
+    told = await call("/generate", {"text": "a"} | apart)
+    assert told.lora_path is not None
+    assert text_of(told.lora_path) == "a"
+    assert told.extra_key is None
+    with pytest.raises(Unreadable, match="too_complex"):
+        await call("/generate", {"text": "a", "extra_key": "x" * FIELD_LIMIT})
 
 
 async def test_trtllm() -> None:

@@ -204,6 +204,42 @@ async def test_sglangs_calls(
     assert await gateway.hits() == (hits, hits)
 
 
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(
+    ("engine", "fields"),
+    [
+        ("sglang", {"lora_path": "a"}),
+        ("sglang", {"extra_key": "x"}),
+        ("trtllm", {"lora_request": {"lora_name": "a", "lora_int_id": 7}}),
+    ],
+)
+async def test_what_keeps_calls_apart(
+    engine: str,
+    fields: dict[str, Any],
+    large: bool,
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    client: aiohttp.ClientSession,
+) -> None:
+    """Adapters and extra keys: nothing is predicted of what others have cached."""
+    options = msgspec.structs.replace(WITH_EVENTS, engine=engine, block_size=16)
+    modules = ("a=/a",) if engine == "sglang" else ()
+    worker = await start_worker(msgspec.structs.replace(options, lora_modules=modules))
+    gateway = await start_gateway(worker)
+    for hits, more in ((0, {}), (0, fields), (96, fields), (2 * 96, {})):
+        body: dict[str, Any] = {"input_ids": IDS, **more}
+        if engine == "trtllm":
+            request = {"model": MODEL, "prompt": IDS, "max_tokens": 3, **more}
+            body = {"schema_version": 1, "kind": "completion", "token_ids": IDS}
+            body["request"] = request
+        body |= {"pad": "x" * (2 << 20)} if large else {}
+        told = await ask(client, gateway.url, body, "/generate")
+        assert told.status == 200, told.text
+        if worker.publisher is not None:
+            await gateway.until_events_arrive(worker)
+        assert await gateway.hits() == (hits, hits)
+
+
 async def test_a_gateway_without_a_model_routes_by_ids(
     start_worker: StartWorker,
     start_gateway: StartGateway,
