@@ -92,8 +92,7 @@ class Maps(dict[HolderKey, EngineBlocks]):
         if key not in self:
             if len(self) >= MAPS:
                 return None
-            _, medium, remote = key
-            self[key] = EngineBlocks(on_gpu=medium.upper() == "GPU" and not remote)
+            self[key] = EngineBlocks(on_gpu=on_gpu(key))
         return self[key]
 
     def of_group(self, group: int | None) -> list[HolderKey]:
@@ -103,6 +102,14 @@ class Maps(dict[HolderKey, EngineBlocks]):
     def find(self, first: EngineBlocks, name: EngineHash) -> int | None:
         """The own hash of a block held in any of them; `first` is looked at first."""
         found = (blocks.find(name) for blocks in (first, *self.values()))
+        return next((own for own in found if own is not None), None)
+
+    def of_name(self, group: int | None, name: EngineHash) -> int | None:
+        """The own hash of a block of one group, held in whichever medium.
+
+        Groups name blocks alike: another one's says nothing of this one.
+        """
+        found = (self[key].find(name) for key in self.of_group(group))
         return next((own for own in found if own is not None), None)
 
     def elsewhere(self, blocks: EngineBlocks, name: EngineHash) -> bool:
@@ -127,6 +134,10 @@ def _decrement(counts: dict[K, int], key: K) -> bool:
     return left >= 0
 
 
+NO_TOKENS = "no_tokens"
+"""Why an event is refused that only names blocks."""
+
+
 def refusal(event: BlockStored) -> str | None:
     """Why an event cannot be indexed, or None."""
     if event.group_kind is not None and event.group_kind not in FULL_ATTENTION:
@@ -134,7 +145,7 @@ def refusal(event: BlockStored) -> str | None:
     if event.foreign:
         return "namespace"
     if event.block_size < 1 or not event.token_ids:
-        return "no_tokens"
+        return NO_TOKENS
     if len(event.token_ids) != len(event.hashes) * event.block_size * ID_BYTES:
         return "length"
     return None
@@ -143,6 +154,12 @@ def refusal(event: BlockStored) -> str | None:
 def key_of(event: BlockStored | BlockRemoved) -> HolderKey:
     """Which map an event is about. No group is group 0, no medium is GPU."""
     return event.group or 0, event.medium or "GPU", event.locality == "REMOTE"
+
+
+def on_gpu(key: HolderKey) -> bool:
+    """Is what such a map holds on the worker's own GPU?"""
+    _, medium, remote = key
+    return medium.upper() == "GPU" and not remote
 
 
 def keys_of(event: BlockRemoved, maps: Maps) -> list[HolderKey]:

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from kvindex.adoption import Adoption
 from kvindex.blocks import chain
+from kvindex.by_name import ByName
 from kvindex.charges import Charges
 from kvindex.counters import Counters, count
 from kvindex.engine_blocks import (
@@ -61,6 +62,7 @@ class Holder:
         self._counters = counters
         self._names = Names(shelf)
         self._charges = Charges(shelf, self.orphans, counters, self._names)
+        self.by_name = ByName(self._names, self._note_one)
         self.adoption = Adoption(
             orphans=self.orphans,
             names=self._names,

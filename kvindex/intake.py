@@ -5,12 +5,12 @@ Not here: sequence numbers and states (`feed.py`).
 """
 
 import logging
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator
 
 from msgspec import structs
 
 from kvindex.counters import Counters, count
-from kvindex.engine_blocks import refusal
+from kvindex.engine_blocks import NO_TOKENS, key_of, on_gpu, refusal
 from kvindex.events import BlockRemoved, BlockStored, BlockUpdated, CacheCreated
 from kvindex.holder import Holder
 from kvindex.index import Indexes
@@ -25,7 +25,8 @@ SLICE = 512
 """Blocks of one step: about a millisecond."""
 
 RESIZE_AFTER = 4
-"""So many stores in a row of one other block size mean that it has changed."""
+"""So many stores to the GPU in a row of one other block size mean that it has changed.
+Tiers behind it may have larger chunks at any time."""
 
 CACHE_BLOCKS = 1 << 20
 """No cache has more blocks, whatever it says: histories are sized by it."""
@@ -61,7 +62,7 @@ class Intake:
         self._on_gone = on_gone
         self.touched = self.complete = False
         self.cache_blocks: int | None = None
-        self._left_out = self._sure = False
+        self._left_out = self._sure = self._of_tier = False
         self._ended: Holder | BlockStored | None = None
         """What refused the rest of the chain that is being stored."""
         self._window = 0
@@ -126,6 +127,8 @@ class Intake:
             return
         self._ended = None
         reason = refusal(event)
+        if reason == NO_TOKENS and (yield from self._stored_by_name(event)):
+            return
         holder = None if reason else self._holder_for(event)
         if holder is None:
             count(self._counters.rejected, reason or "block_size")
@@ -144,6 +147,16 @@ class Intake:
                 self._ended = holder
                 return
 
+    def _stored_by_name(self, event: BlockStored) -> Generator[int, None, bool]:
+        """Store what is known by its name; is that all of it?"""
+        if self.holder is None or not event.hashes:
+            return False
+        known = [True]
+        for part in event.parts(SLICE):
+            known.append(self.holder.by_name.stored(part))
+            yield len(part.hashes)
+        return all(known)
+
     def adopt(self) -> Work:
         """Index the orphans below blocks that have arrived, in steps."""
         while (holder := self.holder) is not None and holder.adoption.waits:
@@ -152,23 +165,34 @@ class Intake:
     def _holder_for(self, event: BlockStored) -> Holder | None:
         """The holder, if this is its block size: if none was known, or after a while.
 
-        Single events of another size are partial blocks or those of another tier; a
-        smaller block that comes alone may always be the end of a prompt.
+        Single events of another size are partial blocks; a smaller block that comes
+        alone may always be the end of a prompt. What another tier says counts only
+        until the GPU is heard of.
         """
         size, alone = event.block_size, len(event.hashes) == 1
-        if self.holder is None:
-            self._sure = not alone
+        tier, holder = not on_gpu(key_of(event)), self.holder
+        if holder is None:
+            self._sure, self._of_tier = not (alone or tier), tier
             return self._use(size)
-        if self.holder.page_size == size:
-            self._sure = self._sure or not alone
-            self._other_times = 0
-            return self.holder
-        if size < self.holder.page_size and alone:
+        if size == holder.page_size:
+            self._sure = self._sure or not (alone or tier)
+            self._of_tier = self._of_tier and tier
+            self._other_times = self._other_times if tier else 0
+            return holder
+        if self._of_tier and not tier:
+            self._sure, self._of_tier = not alone, False
+            return self._use(size)
+        if size < holder.page_size and alone:
             return None
-        if size > self.holder.page_size and not self._sure:
+        holder.incomplete = True
+        return None if tier else self._resized(size)
+
+    def _resized(self, size: int) -> Holder | None:
+        """The holder of another block size, if it has come often enough."""
+        if self.holder is not None and self.holder.page_size < size and not self._sure:
             return self._use(size)
         self._other_times = self._other_times + 1 if size == self._other_size else 1
-        self._other_size, self.holder.incomplete = size, True
+        self._other_size = size
         if self._other_times < RESIZE_AFTER or self._resizes >= RESIZES:
             return None
         self._resizes += 1
@@ -177,7 +201,7 @@ class Intake:
 
     def use_block_size(self, size: int) -> None:
         """The worker says that its blocks have `size` tokens."""
-        self._sure = True
+        self._sure, self._of_tier = True, False
         self._use(size)
 
     def _use(self, size: int) -> Holder:

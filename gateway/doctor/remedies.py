@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from gateway.events.owners import STRAY
 from gateway.workers.contact import ENGINES
+from kvindex.engine_blocks import NO_TOKENS
 from router.proof import PENDING
 from router.worker import Worker
 
@@ -46,6 +47,8 @@ def for_events_left_out(reason: str) -> str:
     """What lets events count that do not."""
     if reason == STRAY:
         return "--kv-events-topic: does another worker publish under its topic?"
+    if reason == NO_TOKENS:
+        return '--kv-transfer-config with "self_describing_kv_events": true'
     return "a newer gateway; those blocks stay unknown"
 
 
