@@ -14,8 +14,10 @@ CONTRADICTIONS = 2
 """So many requests in a row that find less than half of what is held: it is stale. One
 may be a request that skips the cache, or blocks that were evicted meanwhile."""
 
-SLICE = 4_096
-"""Blocks that one `tick` walks at most: a few milliseconds."""
+WALKED = 1_024
+"""Blocks that one `tick` walks at most: about two milliseconds."""
+FREED = 4_096
+"""Entries that one `tick` frees at most: about one."""
 
 
 class Doubt:
@@ -92,7 +94,7 @@ class Doubt:
     def tick(self) -> bool:
         """Look for holes, drop what is overdue, end a doubt about nothing.
 
-        True where memory is left to be freed: call again soon.
+        True where blocks are left to be walked or freed: call again soon.
         """
         holder = self._intake.holder
         if holder is None:
@@ -109,12 +111,12 @@ class Doubt:
             holder.settle_all()
             self._unharmed = False
             self._standing.incomplete("blocks in doubt were dropped")
-        if owner.settling or not owner.suspect_blocks:
-            holder.settle(SLICE)
+        settles = owner.settling or not owner.suspect_blocks
+        more = settles and not holder.settle(WALKED)
         if not owner.suspect_blocks and not self.lost:
             holder.trust()
             self._end()
-        return holder.tidy(SLICE)
+        return holder.tidy(FREED) or more
 
     def _end(self) -> None:
         if self._standing.state is FeedState.DEGRADED and not self.lost:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from kvindex.blocks import ID_BYTES
 from kvindex.events import BlockRemoved, BlockStored, EngineHash
+from kvindex.generations import Generations
 from kvindex.orphans import HolderKey
 
 FULL_ATTENTION = ("full_attention", "mla_attention", "sink_full_attention")
@@ -21,7 +22,7 @@ class EngineBlocks:
     def __init__(self, *, on_gpu: bool) -> None:
         self.on_gpu = on_gpu
         self.own: dict[EngineHash, int] = {}
-        self.previous: dict[EngineHash, int] = {}
+        self.previous = Generations()
         self.copies: dict[EngineHash, int] = {}
         self.shared: dict[int, int] = {}
 
@@ -55,19 +56,22 @@ class EngineBlocks:
             own = self.previous.pop(engine_hash)
         elif not self.own:
             self.own.clear()  # an empty table keeps its size
-        return None if _decrement(self.shared, own) else own
+        return None if own is None or _decrement(self.shared, own) else own
 
     @property
     def tables(self) -> tuple[dict[Any, int], ...]:
         """All there is."""
-        return self.own, self.previous, self.copies, self.shared
+        return self.own, *self.previous.tables, self.copies, self.shared
 
-    def doubt(self) -> None:
-        """All entries become previous ones; their copies are no longer known."""
-        if len(self.own) > len(self.previous):
-            self.own, self.previous = self.previous, self.own
-        self.previous.update(self.own)
+    def doubt(self) -> tuple[dict[Any, int], ...]:
+        """All entries become previous ones; their copies are no longer known.
+
+        What was known of these, which takes its time to be freed.
+        """
+        self.previous.add(self.own)
+        left = self.copies, self.shared
         self.own, self.copies, self.shared = {}, {}, {}
+        return left
 
     def knows_none(self, hashes: Sequence[EngineHash]) -> bool:
         """Are all these different, and none held here?"""
@@ -75,7 +79,7 @@ class EngineBlocks:
         return (
             len(names) == len(hashes)
             and self.own.keys().isdisjoint(names)
-            and (not self.previous or self.previous.keys().isdisjoint(names))
+            and self.previous.has_none_of(names)
         )
 
 

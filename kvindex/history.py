@@ -15,11 +15,16 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from kvindex.waste import Waste
+
 STRIKES = 2
 """A request that finds less than guessed has itself just filled the gap: the guess is
 right again. After two in a row without a confirmation the worker does not keep them."""
 
 _OVERLAP = 4
+_FREED = 1_024
+"""Blocks that were forgotten at once and are freed with each request, beside as many as
+it has: a million of them take tens of milliseconds."""
 
 
 class _Run:
@@ -56,6 +61,8 @@ class History:
         self._run_of: dict[int, _Run] = {}
         self._strikes: dict[int, int] = {}
         self._in_line = 0
+        self._old_runs: list[deque[_Run]] = []
+        self._waste = Waste()
 
     def __len__(self) -> int:
         """Blocks noted."""
@@ -66,6 +73,7 @@ class History:
 
         `hashes` is kept; do not change it afterwards.
         """
+        self._free(len(hashes) + _FREED)
         run = _Run(hashes[: self.capacity_blocks], self.held(hashes, live=False))
         if not run.end:
             return
@@ -170,8 +178,18 @@ class History:
                 self._strikes[block_hash] = self._strikes.get(block_hash, 0) + 1
 
     def clear(self) -> None:
-        """The owner's cache is empty."""
-        self._runs.clear()
-        self._run_of.clear()
-        self._strikes.clear()
+        """The owner's cache is empty; memory is given back as requests are sent."""
+        if self._runs:
+            self._old_runs.append(self._runs)
+        self._waste.add(self._run_of, self._strikes)
+        self._runs, self._run_of, self._strikes = deque(), {}, {}
         self._in_line = 0
+
+    def _free(self, budget: int) -> None:
+        """Free about so many blocks of what was forgotten."""
+        while self._old_runs and budget > 0:
+            runs = self._old_runs[-1]
+            budget -= len(runs.pop().hashes)
+            if not runs:
+                self._old_runs.pop()
+        self._waste.free(max(0, budget))

@@ -60,7 +60,7 @@ class Names:
             if not announced:
                 blocks.add_copies(engine_hash, 1)
             return True
-        in_doubt = blocks.previous.pop(engine_hash, None) is not None
+        in_doubt = blocks.previous.pop(engine_hash) is not None
         blocks.own[engine_hash] = own
         if again and not in_doubt:
             self._share(blocks, {own: engine_hash}, again)
@@ -100,14 +100,14 @@ class Names:
     def doubt(self) -> None:
         """How many copies there are is not known any more."""
         for blocks in self.maps.values():
-            blocks.doubt()
+            self._shelf.index.waste.add(*blocks.doubt())
 
     def settle(self, budget: int) -> int:
         """Walk previous names, dropping those in doubt; what is left of `budget`."""
         for blocks in self.maps.values():
             while blocks.previous and budget:
                 budget -= 1
-                engine_hash, own = blocks.previous.popitem()
+                engine_hash, own = blocks.previous.take()
                 if self._shelf.drop_suspect(own):
                     continue
                 if self._proven_elsewhere(blocks, engine_hash):
@@ -126,10 +126,12 @@ class Names:
 
     def clear(self) -> None:
         """No name means anything; memory is given back by `PrefixIndex.sweep`."""
-        if self._shelf.owner.blocks <= _SMALL:  # saves the index a sweep
+        few = self.maps.entries <= _SMALL
+        if few and self._shelf.owner.blocks <= _SMALL:  # saves the index a sweep
             for blocks in self.maps.values():
-                for own in (*blocks.own.values(), *blocks.previous.values()):
-                    self._shelf.remove(own, on_gpu=blocks.on_gpu)
+                for table in (blocks.own, *blocks.previous.tables):
+                    for own in table.values():
+                        self._shelf.remove(own, on_gpu=blocks.on_gpu)
         self.discard()
 
     def discard(self) -> None:

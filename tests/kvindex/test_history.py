@@ -228,3 +228,18 @@ def test_what_is_gone_ends_each_prompt(
     for prompt in prompts:
         past.sent(prompt)
         assert past.held(prompt, live=False) == len(prompt)
+
+
+def test_what_was_cleared_is_freed_little_by_little() -> None:
+    """With the requests that come after: a large history takes its time."""
+    history = History(capacity_blocks=100_000, clock=Clock())
+    for number in range(10):
+        history.sent(range(number * 5_000, (number + 1) * 5_000))
+    history.clear()
+    assert (len(history), history.held(range(10), live=False)) == (0, 0)
+    assert len(history._old_runs[0]) == 10
+    for number in range(60):
+        history.sent([-number])
+    assert history._old_runs == []
+    assert not history._waste.free(0)
+    assert len(history) == 60

@@ -1,0 +1,64 @@
+"""Names from before doubts, and what a doubt may cost."""
+
+from kvindex.events import EngineHash
+from kvindex.feed import FeedSettings
+from kvindex.generations import SMALL, Generations
+from tests.kvindex.engine import Stream, removed, stored
+
+MANY = SMALL + 1
+
+
+def table(start: int, count: int) -> dict[EngineHash, int]:
+    """Names from `start` on, each with its negative."""
+    return {name: -name for name in range(start, start + count)}
+
+
+def test_all_generations_are_looked_at() -> None:
+    """Whichever a name is in."""
+    names = Generations()
+    assert not names
+    for start in (10_000, 20_000, 30_000):
+        names.add(table(start, MANY))
+    assert len(names) == 3 * MANY
+    assert (names.get(20_001), names.get(9)) == (-20_001, None)
+    assert 30_000 in names
+    assert names.has_none_of({1, 2})
+    assert not names.has_none_of({1, 10_000})
+    assert (names.pop(10_000), names.pop(10_000)) == (-10_000, None)
+    taken = dict(names.take() for _ in range(len(names)))
+    assert taken == table(10_001, MANY - 1) | table(20_000, MANY) | table(30_000, MANY)
+    assert not names
+
+
+def test_a_large_generation_is_not_copied() -> None:
+    """It is kept as it is, beside others."""
+    names, tables = Generations(), [table(1, MANY), table(50_000, MANY)]
+    for each in tables:
+        names.add(each)
+    assert [id(each) for each in names.tables] == [id(each) for each in tables]
+
+
+def test_small_generations_are_put_together() -> None:
+    """So however many there are, no look-up goes through many tables."""
+    names = Generations()
+    for start in range(1, 10 * SMALL, 64):
+        names.add(table(start, 64))
+    names.add({})
+    assert len(names) == 10 * SMALL
+    assert len(names.tables) <= 11
+
+
+def test_several_gaps_are_one_doubt() -> None:
+    """Of all that was stored before them; what is stored again has one copy."""
+    blocks = tuple(range(1, 5))
+    stream = Stream(block_size=16, settings=FeedSettings(suspect_ttl_s=10.0))
+    for block in blocks:
+        stream.send(stored(block, block, names=(block, block + 100)))
+        stream.lose()
+    stream.send(stored(1, names=(1,)), stored(2, names=(2,)), removed(1))
+    assert stream.owner.suspect_blocks > 0
+    stream.clock.now += 20
+    for _ in range(5):
+        stream.feed.tick()
+    assert (stream.feed.state, stream.owner.blocks) == ("live", 1)
+    assert stream.held(2) == 1
