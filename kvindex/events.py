@@ -25,7 +25,9 @@ class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
 
     `token_ids` are u32 little-endian bytes of all blocks in `hashes`; `parent` is the
     block before the first one, None where that is block 0. `medium` None is GPU.
-    `group` and `group_kind` name the KV cache group of a hybrid model.
+    `group` and `group_kind` name the KV cache group of a hybrid model. `lookahead` are,
+    per block, the ids behind it that its name covers too, as they are drafted from.
+    Unless `tells_salt` a salted block looks like any other.
     """
 
     hashes: tuple[EngineHash, ...]
@@ -41,6 +43,8 @@ class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
     locality: str | None = None
     session_id: str | None = None
     salt: str | None = None
+    tells_salt: bool = True
+    lookahead: tuple[tuple[int, ...] | None, ...] | None = None
     window: int | None = None
     foreign: bool = False
     from_root: bool = False
@@ -63,6 +67,7 @@ class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
                 hashes=self.hashes[start:end],
                 token_ids=self.token_ids[start * stride : end * stride],
                 extra_keys=self.extra_keys and self.extra_keys[start:end],
+                lookahead=self.lookahead and self.lookahead[start:end],
                 parent=parent,
                 from_root=self.from_root or self.parent is None,
             )

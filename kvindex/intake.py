@@ -35,6 +35,12 @@ RESIZES = 64
 """How often one feed's block size may change: each size has an index of its own."""
 
 
+NO_KEYS = "no_keys"
+"""Why a tier's first blocks are refused: they may be salted, and it does not say so."""
+
+SALTS_UNTOLD = "its events tell no salts: salted blocks look like others"
+
+
 class Intake:
     """The events of one owner; `holder` is None until the block size is known.
 
@@ -63,6 +69,7 @@ class Intake:
         self.touched = self.complete = False
         self.cache_blocks: int | None = None
         self._left_out = self._sure = self._of_tier = False
+        self._tells_salts, self._tells_keys = True, False
         self._ended: Holder | BlockStored | None = None
         """What refused the rest of the chain that is being stored."""
         self._window = 0
@@ -78,9 +85,11 @@ class Intake:
         self._window = max(self._window, window)
 
     @property
-    def incomplete(self) -> bool:
-        """Were blocks left out that the worker holds?"""
-        return self._left_out or (self.holder is not None and self.holder.incomplete)
+    def lacks(self) -> str:
+        """What is not known of the blocks that the worker holds; "" if nothing."""
+        if self._left_out or (self.holder is not None and self.holder.incomplete):
+            return "not all blocks are indexed"
+        return "" if self._tells_salts else SALTS_UNTOLD
 
     def apply(
         self, event: BlockStored | BlockRemoved | BlockUpdated, *, goes_on: bool = False
@@ -126,9 +135,13 @@ class Intake:
                 self.holder.refuse(len(event.hashes))
             return
         self._ended = None
-        reason = refusal(event)
-        if reason == NO_TOKENS and (yield from self._stored_by_name(event)):
+        self._tells_salts = self._tells_salts and event.tells_salt
+        reason, keyless = refusal(event), self._is_keyless(event)
+        by_name = keyless if reason is None else reason == NO_TOKENS
+        if by_name and (yield from self._stored_by_name(event)):
             return
+        if keyless and event.parent is None:
+            reason = reason or NO_KEYS
         holder = None if reason else self._holder_for(event)
         if holder is None:
             count(self._counters.rejected, reason or "block_size")
@@ -136,6 +149,12 @@ class Intake:
             self._left_out = self._left_out or reason not in (None, "group_kind")
             self._ended = event
             return
+        if event.lookahead is not None:
+            longest = max([len(ids or ()) for ids in event.lookahead])
+            holder.shelf.index.look_ahead(holder.shelf.owner, longest)
+        yield from self._store(holder, event)
+
+    def _store(self, holder: Holder, event: BlockStored) -> Work:
         left = len(event.hashes)
         for part in event.parts(SLICE):
             whole = holder.stored(part, complete=self.complete)
@@ -146,6 +165,13 @@ class Intake:
                 holder.refuse(left)
                 self._ended = holder
                 return
+
+    def _is_keyless(self, event: BlockStored) -> bool:
+        """Does a tier leave out the keys that the GPU's events tell of their blocks?"""
+        if on_gpu(key_of(event)):
+            self._tells_keys = self._tells_keys or event.extra_keys is not None
+            return False
+        return self._tells_keys and event.extra_keys is None
 
     def _stored_by_name(self, event: BlockStored) -> Generator[int, None, bool]:
         """Store what is known by its name; is that all of it?"""
@@ -223,6 +249,7 @@ class Intake:
     def clear(self) -> None:
         """The worker's cache is empty."""
         self.touched, self._window, self._left_out = False, 0, False
+        self._tells_salts = True
         if self.holder is not None:
             self.holder.clear()
 

@@ -161,6 +161,14 @@ class PrefixIndex:
         self._table.put(block_hash, left)
         self._charge(-1 if not left else 0, -freed)
 
+    def look_ahead(self, owner: Owner, tokens: int) -> None:
+        """The owner's blocks depend on so many tokens behind them, too.
+
+        A hash covers none of these, so of a match the last blocks are not certain: a
+        prompt may go on otherwise.
+        """
+        owner.lookahead = max(owner.lookahead, -(-tokens // self.block_size))
+
     def holds(self, owner: Owner, block_hash: int) -> bool:
         """Does the owner hold the block, in any medium?"""
         return self._table.get(block_hash) & owner.held != 0
@@ -222,7 +230,7 @@ class PrefixIndex:
                 held = self._to_first_hole(owner, hashes, held)
             if owner.suspect_blocks or owner.blocks > owner.gpu_blocks:
                 held = self._walk(owner, hashes, held.gpu_blocks)
-            result.append(held)
+            result.append(_certain(held, owner.lookahead) if owner.lookahead else held)
         return result
 
     def _sampled(self, owners: Sequence[Owner]) -> Owner | None:
@@ -278,3 +286,13 @@ class PrefixIndex:
 
 def _on_gpu(blocks: int) -> Held:
     return Held(gpu_blocks=blocks, blocks=blocks) if blocks else NOTHING_HELD
+
+
+def _certain(held: Held, lookahead: int) -> Held:
+    """What is held whatever comes behind the match."""
+    blocks = max(0, held.blocks - lookahead)
+    return Held(
+        gpu_blocks=min(held.gpu_blocks, blocks),
+        blocks=blocks,
+        suspects=tuple([position for position in held.suspects if position < blocks]),
+    )

@@ -61,8 +61,8 @@ class Reader:
         holder = self._intake.holder
         for piece in cut(payload):
             yield from self._read(piece)
-        if self._intake.incomplete:
-            self._standing.incomplete("not all blocks are indexed")
+        if lacks := self._intake.lacks:
+            self._standing.incomplete(lacks)
         if holder is not self._intake.holder:
             self._resized()
 

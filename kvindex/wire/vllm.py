@@ -1,7 +1,9 @@
 """vLLM's KV-event stream: ZMQ frames and msgpack payloads, to and from neutral events.
 
 Events are maps from vLLM 0.24 on, before that arrays (`batches.py`). Unknown fields are
-ignored, absent ones are None. Not here: what an event means for the index, and sockets.
+ignored, absent ones are None. Only from 0.17 on do they tell a block's salt and media,
+only from 0.14 on an adapter's name. Not here: what an event means for the index, and
+sockets.
 """
 
 from collections.abc import Sequence
@@ -49,6 +51,7 @@ class _Stored(msgspec.Struct, tag="BlockStored", tag_field="type"):
     locality: str | None = None
     ownership: object = None
     session_id: object = None
+    lookahead_token_ids: list[list[int] | None] | None = None
 
 
 class _Removed(msgspec.Struct, tag="BlockRemoved", tag_field="type"):
@@ -107,7 +110,22 @@ def _stored(event: _Stored) -> BlockStored:
         group_kind=event.kv_cache_spec_kind,
         locality=event.locality,
         session_id=session if isinstance(session, str) else None,
+        tells_salt=keys is not None or not _tells_no_keys(event),
+        lookahead=_lookahead(event.lookahead_token_ids),
     )
+
+
+def _tells_no_keys(event: _Stored) -> bool:
+    """Is a release likely that tells none of any block? Tiers may do without."""
+    return isinstance(event, _StoredArray) and event.medium in (None, "GPU")
+
+
+def _lookahead(
+    lists: list[list[int] | None] | None,
+) -> tuple[tuple[int, ...] | None, ...] | None:
+    if not lists or not any(lists):
+        return None
+    return tuple([tuple(ids) if ids else None for ids in lists])
 
 
 _DECODER = BatchDecoder(
@@ -165,6 +183,7 @@ def _wire(event: KVEvent) -> dict[str, object]:
         kv_cache_spec_kind=event.group_kind,
         locality=event.locality,
         session_id=event.session_id,
+        lookahead_token_ids=event.lookahead,
     )
 
 
