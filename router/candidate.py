@@ -19,7 +19,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     them. `uncached_tokens` is the rest of the prompt, where blocks that are doubtful,
     offloaded or guessed count as held in part only.
     `inflight_tokens` are what this gateway has in flight there, `others_tokens` what
-    waits there besides, by the worker's report; `full`: it has no room by that report.
+    waits there besides and `others_decode_tokens` what it generates for others, by the
+    worker's report; `kv_usage` is the share of its KV cache in use by that (None: it
+    does not say), `full`: it has no room.
     `room_tokens` are what its cache takes before it pushes something out; None where
     its size is not known. `recent_tokens` are what was sent there lately,
     `output_tokens` what the answer is expected to have. `late_s`: so long first tokens
@@ -45,6 +47,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     output_tokens: int = 0
     late_s: float = 0.0
     others_tokens: int = 0
+    others_decode_tokens: int = 0
+    kv_usage: float | None = None
     full: bool = False
     room_tokens: int | None = None
 
@@ -65,9 +69,36 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.room_tokens is not None and self.uncached_tokens > self.room_tokens
 
     @property
-    def recent_s(self) -> float:
-        """Seconds that what was sent there lately is worth at its speed."""
-        return self.recent_tokens / self.tokens_per_s
+    def has_room(self) -> bool:
+        """Whether what it would compute is known to take nothing's place."""
+        return self.room_tokens is not None and not self.pushes_out
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds that what was sent there lately, and others have there, is worth.
+
+        Up to twice as much, the more of its KV cache is in use. What is sent counts at
+        once: of gateways that went to the emptiest by reports that are seconds old all
+        would go to the same. And twice is enough: reports that make more of a
+        difference have the load swing between workers (dividing by the free share did).
+        """
+        tokens = self.recent_tokens + self.others_decode_tokens
+        return tokens / self.tokens_per_s * (1 + self.usage)
+
+    @property
+    def usage(self) -> float:
+        """Share of its KV cache in use, as far as it says."""
+        return self.kv_usage or 0.0
+
+    @property
+    def decoding_tokens(self) -> int:
+        """Expected output of what is being decoded there, whoever sent it."""
+        return self.decode_tokens + self.others_decode_tokens
+
+    @property
+    def own_s(self) -> float:
+        """Seconds that the request itself takes from all here."""
+        return self.prefill_s + self.delay_s
 
     @property
     def delay_s(self) -> float:
@@ -77,7 +108,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def cost_s(self) -> float:
         """Seconds of prefill this request costs all here, itself included."""
-        return self.wait_s + self.prefill_s + self.delay_s
+        return self.wait_s + self.own_s
 
     @property
     def estimate_s(self) -> float:

@@ -31,10 +31,11 @@ def weigh(
     workers: Iterable[Worker],
     offload_weight: float = OFFLOAD_WEIGHT,
     output_tokens: int = 0,
+    usual_output: int = 0,
 ) -> list[Candidate]:
     """The candidates among the workers, in their order, rank by rank.
 
-    `output_tokens` are expected of the answer.
+    `output_tokens` are expected of the answer, `usual_output` of any.
     """
     places = [place for worker in workers for place in _places(worker, request)]
     if request.rank is not None:
@@ -46,7 +47,7 @@ def weigh(
             sharing.setdefault(id(rendering), (rendering, []))[1].append(place)
     for rendering, sharers in sharing.values():
         _credit(rendering, sharers, offload_weight)
-    return [_candidate(place, request, output_tokens) for place in places]
+    return [_candidate(place, request, output_tokens, usual_output) for place in places]
 
 
 def _places(worker: Worker, request: RouteRequest) -> Iterable[_Place]:
@@ -93,11 +94,13 @@ def _content_credit(worker: Worker, rank: int, rendering: Rendering) -> Credit:
     return Credit(history_blocks=blocks, blocks=blocks, weighted=float(blocks))
 
 
-def _candidate(place: _Place, request: RouteRequest, output_tokens: int) -> Candidate:
+def _candidate(
+    place: _Place, request: RouteRequest, output_tokens: int, usual_output: int
+) -> Candidate:
     worker, rank, count = place.worker, place.ranks[0], len(place.ranks)
     ledger = worker.ledger(rank)
     prompt_tokens, size = _size(place.rendering, request)
-    reports = [r for each in place.ranks if (r := worker.report(each)) is not None]
+    told = _told(place)
     held = history = blocks = guessed = 0
     weighted = 0.0
     for credit in place.credits:
@@ -121,12 +124,46 @@ def _candidate(place: _Place, request: RouteRequest, output_tokens: int) -> Cand
         decode_tokens=ledger.decode_tokens // count,
         tokens_per_s=worker.rate.tokens_per_s,
         last_turn=ledger.last_turn,
-        recent_tokens=ledger.recent_tokens,
+        recent_tokens=ledger.recent_tokens / count,
         output_tokens=output_tokens,
         late_s=worker.late_s,
-        others_tokens=sum(report.others_tokens for report in reports) // count,
+        others_tokens=told.others_tokens // count,
+        others_decode_tokens=int(told.others_running * usual_output / count),
+        kv_usage=told.kv_usage,
         room_tokens=_room_tokens(place),
-        full=len(reports) == count and all(report.full for report in reports),
+        full=told.full,
+    )
+
+
+class _Told(msgspec.Struct, frozen=True, gc=False):
+    """What the reports of a place say of it as a whole."""
+
+    others_tokens: int = 0
+    others_running: float = 0.0
+    kv_usage: float | None = None
+    full: bool = False
+
+
+NOTHING_TOLD = _Told()
+
+
+def _told(place: _Place) -> _Told:
+    """Where it has several ranks and tells of fewer, that is told of all of them.
+
+    So TensorRT-LLM does: its queue is that of all ranks, and rank 0 speaks for them.
+    """
+    worker = place.worker
+    if not worker.reports:
+        return NOTHING_TOLD
+    reports = [r for each in place.ranks if (r := worker.report(each)) is not None]
+    if not reports:
+        return NOTHING_TOLD
+    usages = [u for report in reports if (u := report.kv_usage) is not None]
+    return _Told(
+        others_tokens=sum(report.others_tokens for report in reports),
+        others_running=sum(report.others_running for report in reports),
+        kv_usage=sum(usages) / len(usages) if usages else None,
+        full=all(report.full for report in reports),
     )
 
 

@@ -26,9 +26,12 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     `delay_s` (what those behind it wait for it); `estimate_s` is without the last.
     `prefill_rate` is in tokens per second, `knowledge` the state of its feed. By the
     worker's own report, if there is one: `others_tokens` wait there that this gateway
-    did not send, `kv_usage` is the share of its KV cache in use; `full` candidates are
+    did not send, `others_decode_tokens` are expected of what runs there besides,
+    `kv_usage` is the share of its KV cache in use; `full` candidates are
     left out. `room_tokens` fit into its cache before it pushes something out (None: its
-    size is not known). `recent_tokens` were sent there lately.
+    size is not known). `recent_tokens` were sent there lately. Among equal costs the
+    least `busy_s` decides: what was sent lately and what others have there, up to twice
+    that the more of its KV cache is in use.
     """
 
     url: str
@@ -50,6 +53,7 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     room_tokens: int | None
     recent_tokens: int
     others_tokens: int
+    others_decode_tokens: int
     kv_usage: float | None
     full: bool
     prefill_rate: float
@@ -59,6 +63,7 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     delay_s: float
     cost_s: float
     estimate_s: float
+    busy_s: float
 
 
 class Frontier(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,17 +181,28 @@ def _against(chosen: Candidate, others: Sequence[Candidate]) -> str:
         return f"it costs {cost}, next is {place} with {other.cost_s:.4g} s ({known})"
     if other.cost_s < chosen.cost_s:
         return f"it costs {cost}, {place} would cost {other.cost_s:.4g} s ({known})"
-    if other.recent_s > chosen.recent_s:
-        return f"{place} costs the same, {cost}, and was sent more lately"
-    if other.decode_tokens > chosen.decode_tokens:
+    if chosen.has_room and other.pushes_out and not chosen.hit_tokens:
+        return f"{place} costs the same, {cost}, but its cache has no room for it"
+    if other.busy_s > chosen.busy_s:
+        return f"{place} costs the same, {cost}, and {_busier(other, chosen)}"
+    if other.decoding_tokens > chosen.decoding_tokens:
         return f"{place} costs the same, {cost}, and is decoding more"
     return f"{place} costs the same, {cost}: they take turns"
+
+
+def _busier(other: Candidate, chosen: Candidate) -> str:
+    """The first thing that makes it the busier one."""
+    if other.recent_tokens > chosen.recent_tokens:
+        return "was sent more lately"
+    if other.others_decode_tokens > chosen.others_decode_tokens:
+        return "is decoding more for others"
+    return "has less room, or is slower"
 
 
 def _explained(candidate: Candidate) -> ExplainedCandidate:
     gpu, offloaded, suspect = _tiers(candidate)
     rendering, worker = candidate.rendering, candidate.worker
-    known, report = worker.knowledge.get(candidate.rank), worker.report(candidate.rank)
+    known = worker.knowledge.get(candidate.rank)
     return ExplainedCandidate(
         url=worker.url,
         rank=candidate.rank,
@@ -207,7 +223,8 @@ def _explained(candidate: Candidate) -> ExplainedCandidate:
         room_tokens=candidate.room_tokens,
         recent_tokens=round(candidate.recent_tokens),
         others_tokens=candidate.others_tokens,
-        kv_usage=None if report is None else report.load.kv_usage,
+        others_decode_tokens=candidate.others_decode_tokens,
+        kv_usage=candidate.kv_usage,
         full=candidate.full,
         prefill_rate=candidate.tokens_per_s,
         late_s=candidate.late_s,
@@ -216,6 +233,7 @@ def _explained(candidate: Candidate) -> ExplainedCandidate:
         delay_s=candidate.delay_s,
         cost_s=candidate.cost_s,
         estimate_s=candidate.estimate_s,
+        busy_s=candidate.busy_s,
     )
 
 

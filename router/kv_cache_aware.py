@@ -10,14 +10,17 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from router.candidate import Candidate
-from router.policy import Policy, by_calm, by_cost, least
+from router.cheapest import cheapest
+from router.policy import Policy, by_calm, least
 from router.regret import Regrets
 from router.request import RouteRequest
 from router.session import homes
 
+MORE_ROOM = "about the least prefill cost, and more room in its KV cache"
+
 
 class KvCacheAware(Policy):
-    """Where the prefill costs least; then where least was sent lately.
+    """Where the prefill costs least; of about equal ones, where there is room.
 
     But for a prefix that crowds its worker, where one more copy of it is used soonest;
     and where no worker is known to hold any of it, at its session's home.
@@ -31,7 +34,7 @@ class KvCacheAware(Policy):
 
     def choose(self, request: RouteRequest, candidates: Sequence[Candidate]) -> int:
         """The candidate of least `cost_s`, but for copies and sessions."""
-        best = least(candidates, by_cost)
+        best = cheapest(candidates)
         if request.session and not any(map(_knows, candidates)):
             return _at_home(request.session, candidates, best)
         wait = _wait(candidates, best)
@@ -44,7 +47,7 @@ class KvCacheAware(Policy):
         self, request: RouteRequest, candidates: Sequence[Candidate], chosen: int
     ) -> None:
         """Note what the request waits longer than it had to, or that it paid a copy."""
-        best = least(candidates, by_cost)
+        best = cheapest(candidates)
         wait = _wait(candidates, best)
         if wait is not None and chosen == best:
             self._regrets.waited(wait.prefix, wait.longer_s, wait.copy_s)
@@ -55,8 +58,9 @@ class KvCacheAware(Policy):
         self, request: RouteRequest, candidates: Sequence[Candidate], chosen: int
     ) -> str:
         """Why it is the cheapest, or why not."""
-        if chosen == least(candidates, by_cost):
-            return self.reason
+        if chosen == cheapest(candidates):
+            least_s = min(candidate.cost_s for candidate in candidates)
+            return self.reason if candidates[chosen].cost_s == least_s else MORE_ROOM
         if request.session and not any(map(_knows, candidates)):
             return "its session's home, as none of it is held anywhere"
         return "one more copy of a prefix that crowds its worker"
@@ -114,8 +118,8 @@ def _crowding_s(
     worker got more lately than the idle one: by a mean share, that is no matter, by
     two, in full. A token decoded slows those beside it about as one prefilled does.
     """
-    mean = sum(candidate.recent_s for candidate in candidates) / len(candidates)
-    ahead = best.recent_s - idle.recent_s
+    mean = sum(candidate.busy_s for candidate in candidates) / len(candidates)
+    ahead = best.busy_s - idle.busy_s
     if ahead <= mean:
         return 0.0
     work_s = best.prefill_s + best.output_tokens / best.tokens_per_s

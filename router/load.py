@@ -5,12 +5,20 @@ there than that, others wait too, and a request of ours would wait behind them. 
 report counts for a few seconds; then it is history, and the ledger stands alone.
 """
 
+import math
+
 import msgspec
 
 KV_FULL = 0.95
 """Share of a KV cache in use from which on a new request has to wait for room."""
 LIVES_S = 5.0
 """A report is believed for so long, unless another comes before."""
+LATELY_S = 15.0
+"""What runs at a worker, and its KV usage, are means that forget after about so long.
+
+Several gateways that each made up at once for what they see, some seconds late, would
+all do so too much, and the load would swing from one worker to the next and back.
+"""
 
 
 class Prefills(msgspec.Struct, frozen=True):
@@ -43,6 +51,8 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
 
     `others_tokens` is an estimate: uncached prompt tokens that wait there and that the
     ledger does not count, as others sent them, or as they should be done by now.
+    `others_running` are requests that run there and are not ours; it and `kv_usage` are
+    means of the reports of about `LATELY_S`.
     """
 
     load: Load
@@ -50,12 +60,28 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     until: float
     others_tokens: int
+    others_running: float = 0.0
+    kv_usage: float | None = None
 
     @property
     def full(self) -> bool:
         """Whether a new request would have to wait for room."""
         usage = self.load.kv_usage
         return usage is not None and usage >= KV_FULL
+
+
+def after(before: LoadReport | None, report: LoadReport) -> LoadReport:
+    """A new report, its means taken with those of the one before, if that counts."""
+    if before is None or before.until < report.at:
+        return report
+    share = 1 - math.exp((before.at - report.at) / LATELY_S)
+    usage = report.kv_usage
+    if usage is not None and before.kv_usage is not None:
+        usage = before.kv_usage + share * (usage - before.kv_usage)
+    running = before.others_running + share * (
+        report.others_running - before.others_running
+    )
+    return msgspec.structs.replace(report, others_running=running, kv_usage=usage)
 
 
 def of_others(load: Load, own: int, usual_tokens: float) -> int:
@@ -69,3 +95,14 @@ def of_others(load: Load, own: int, usual_tokens: float) -> int:
     if load.waiting_tokens is None:
         return int(others * usual_tokens)
     return int(load.waiting_tokens * others / load.waiting)
+
+
+def running_of_others(load: Load, own_waiting: int, own: int) -> int:
+    """Requests that run there beyond `own`, of whom `own_waiting` may wait there.
+
+    Whichever of ours wait or run: of all that are there ours are taken off, and those
+    of others that wait.
+    """
+    others = load.running + load.waiting - max(own, own_waiting)
+    waiting = max(0, load.waiting - own_waiting)
+    return max(0, min(load.running, others - waiting))

@@ -44,28 +44,19 @@ class Policy:
 Key = tuple[float, ...] | int
 
 
-def by_cost(candidate: Candidate) -> Key:
-    """The least prefill cost; then the least that was sent lately.
-
-    So cold prompts go where they push out the least. Then where least is being
-    decoded; then in turns.
-    """
-    return (
-        candidate.cost_s,
-        candidate.recent_s,
-        candidate.decode_tokens,
-        candidate.last_turn,
-    )
-
-
 def by_wait(candidate: Candidate) -> Key:
     """The least prefill in flight; then where least is being decoded; then in turns."""
-    return candidate.wait_s, candidate.decode_tokens, candidate.last_turn
+    return candidate.wait_s, candidate.decoding_tokens, candidate.last_turn
 
 
 def by_calm(candidate: Candidate) -> Key:
-    """The least prefill in flight; then the least that was sent lately; in turns."""
-    return candidate.wait_s, candidate.recent_s, candidate.last_turn
+    """The least prefill in flight; then the least busy; in turns."""
+    return candidate.wait_s, candidate.busy_s, candidate.last_turn
+
+
+def by_ease(candidate: Candidate) -> Key:
+    """The least busy; then where least is being decoded; then in turns."""
+    return candidate.busy_s, candidate.decoding_tokens, candidate.last_turn
 
 
 def by_turn(candidate: Candidate) -> Key:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from weakref import WeakValueDictionary
 
 from kvindex.blocks import Namespace
-from router.load import LIVES_S, Load, LoadReport, of_others
+from router.load import LIVES_S, Load, LoadReport, after, of_others, running_of_others
 from router.models import ListedModel, name_models
 from router.rate import Rates
 from router.states import States
@@ -114,16 +114,23 @@ class WorkerPool(States):
         own: int,
         source: str,
         lives_s: float = LIVES_S,
+        own_in_all: int = 0,
     ) -> None:
-        """A rank says what its load is, when `own` requests of ours may wait there."""
+        """A rank says what its load is, when `own` requests of ours may wait there.
+
+        `own_in_all` of ours wait or run there.
+        """
         now = self._clock()
-        worker.reports[rank] = LoadReport(
+        report = LoadReport(
             load=load,
             source=source,
             at=now,
             until=now + lives_s,
             others_tokens=of_others(load, own, self._usual_tokens),
+            others_running=running_of_others(load, own, own_in_all),
+            kv_usage=load.kv_usage,
         )
+        worker.reports[rank] = after(worker.reports.get(rank), report)
         if load.prefills is not None:
             worker.rate.counted(rank, load.prefills)
 

@@ -102,8 +102,13 @@ class Router:
             tried = "no other worker is left" if request.exclude else "no workers"
             raise NoCandidate(f"{tried} for this request")
         begun = self._timer()
-        output_tokens = self._output.expected(request.max_tokens)
-        candidates = weigh(request, workers, self._offload_weight, output_tokens)
+        candidates = weigh(
+            request,
+            workers,
+            self._offload_weight,
+            output_tokens=self._output.expected(request.max_tokens),
+            usual_output=self._output.expected(None),
+        )
         if self._on_match is not None:
             self._on_match(self._timer() - begun)
         return candidates

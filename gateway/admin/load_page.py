@@ -28,6 +28,7 @@ def reported(worker: Worker, now: float) -> list[dict[str, Any]]:
             "kv_usage": report.load.kv_usage,
             "full": report.full,
             "others_tokens": report.others_tokens,
+            "others_running_requests": round(report.others_running, 1),
             "age_s": round(now - report.at, 3),
         }
         for rank, report in fresh.items()

@@ -8,8 +8,10 @@ whether a worker works is no business of this file.
 import asyncio
 import logging
 import random
+from collections.abc import Iterable
 
 import aiohttp
+import msgspec
 
 from gateway.settings.config import Config
 from gateway.workers.asking import Asker, Unanswered
@@ -30,6 +32,16 @@ UNTOLD_S = 30.0
 LIVES_INTERVALS = 3.0
 """A report outlives so many questions that have no answer."""
 UNREACHED = (WorkerState.joining, WorkerState.down)
+
+
+class _Own(msgspec.Struct, frozen=True):
+    """Requests of ours at a rank: those that may wait there, and all."""
+
+    waiting: int
+    in_all: int
+
+
+NONE = _Own(0, 0)
 
 
 class LoadWatch:
@@ -77,21 +89,60 @@ class LoadWatch:
         self,
         worker: Worker,
         source: str,
-        own: dict[int, int],
+        own: dict[int, _Own],
         loads: dict[int, Load],
     ) -> None:
         lives_s = max(LIVES_S, LIVES_INTERVALS * self._config.load_interval)
         if not worker.reports:
             log.info("worker %s tells its load at %s", worker.url, source)
-        now = _own(worker)
+        ours = _larger(own, _own(worker))
+        if not worker.can_pin_ranks:
+            ours = _spread(ours.values(), loads)
         for rank, load in loads.items():
-            # A request may be prefilled while the answer is under way: not another's.
-            mine = max(own.get(rank, 0), now.get(rank, 0))
+            mine = ours.get(rank, NONE)
             self._pool.reported(
-                worker, rank, load, own=mine, source=source, lives_s=lives_s
+                worker,
+                rank,
+                load,
+                own=mine.waiting,
+                own_in_all=mine.in_all,
+                source=source,
+                lives_s=lives_s,
             )
 
 
-def _own(worker: Worker) -> dict[int, int]:
-    """By rank, the requests of ours that may wait there."""
-    return {rank: ledger.prefills for rank, ledger in worker.ledgers.items()}
+def _own(worker: Worker) -> dict[int, _Own]:
+    """Our requests there, by rank."""
+    return {
+        rank: _Own(ledger.prefills, ledger.requests)
+        for rank, ledger in worker.ledgers.items()
+    }
+
+
+def _larger(before: dict[int, _Own], now: dict[int, _Own]) -> dict[int, _Own]:
+    """Those that may have been there when it looked.
+
+    Ours may be prefilled, or end, while the answer is under way: no other's either way.
+    """
+    pairs = {
+        rank: (before.get(rank, NONE), now.get(rank, NONE)) for rank in before | now
+    }
+    return {
+        rank: _Own(max(one.waiting, two.waiting), max(one.in_all, two.in_all))
+        for rank, (one, two) in pairs.items()
+    }
+
+
+def _spread(ours: Iterable[_Own], loads: dict[int, Load]) -> dict[int, _Own]:
+    """Which ranks ours are at is not known: they are wherever there are requests."""
+    waiting = in_all = 0
+    for own in ours:
+        waiting, in_all = waiting + own.waiting, in_all + own.in_all
+    found = {}
+    for rank, load in loads.items():
+        here = _Own(
+            min(waiting, load.waiting), min(in_all, load.waiting + load.running)
+        )
+        waiting, in_all = waiting - here.waiting, in_all - here.in_all
+        found[rank] = here
+    return found

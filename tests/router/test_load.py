@@ -137,13 +137,14 @@ def test_one_full_rank_does_not_close_the_others() -> None:
 
 
 def test_a_worker_that_picks_the_rank_itself_is_full_when_all_are() -> None:
-    """What waits is shared by its ranks."""
+    """Each rank tells of itself; what waits is shared by them."""
     fleet = Fleet()
     worker = fleet.add("w1", ranks=(0, 1))
     worker.can_pin_ranks = False
     fleet.pool.reported(worker, 0, Load(waiting=4, kv_usage=1.0), own=0, source="x")
+    fleet.pool.reported(worker, 1, Load(waiting=2, kv_usage=0.5), own=0, source="x")
     (told,) = fleet.router.explain(fleet.request(IDS)).workers
-    assert (told.full, told.others_tokens) == (False, 2_000)
+    assert (told.full, told.others_tokens, told.kv_usage) == (False, 3_000, 0.75)
 
 
 def test_a_request_without_renderings_sees_the_load_too() -> None:

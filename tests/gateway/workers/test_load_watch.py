@@ -9,7 +9,9 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from gateway.settings.config import Config
 from gateway.workers import load_watch
+from router import WorkerPool, WorkerSpec
 from router.load import Load
 from simworker.options import SimOptions
 from tests.gateway.answering import Answer, Scripted
@@ -32,12 +34,14 @@ async def shown(gateway: Running, worker: int = 0) -> dict[str, Any]:
     return found
 
 
-async def asked(gateway: Running, count: int) -> list[asyncio.Task[Any]]:
-    """Long chats, none like another, under way."""
+async def asked(
+    gateway: Running, count: int, text: str = LONG, **more: Any
+) -> list[asyncio.Task[Any]]:
+    """Chats, none like another, under way."""
 
     async def ask(number: int) -> None:
-        messages = [{"role": "user", "content": f"{number} {LONG}"}]
-        body = {"model": MODEL, "messages": messages, "stream": True}
+        messages = [{"role": "user", "content": f"{number} {text}"}]
+        body = {"model": MODEL, "messages": messages, "stream": True, **more}
         path = gateway.url + "/v1/chat/completions"
         async with gateway.client.post(path, json=body) as answer:
             await answer.read()
@@ -99,6 +103,45 @@ async def test_one_gateway_sees_what_another_has_queued(
     answers = [second.chat([{"role": "user", "content": f"hi {n}"}]) for n in range(4)]
     assert {answer.worker for answer in await asyncio.gather(*answers)} == {idle.url}
     await ended(under_way)
+
+
+async def test_one_gateway_sees_what_another_has_decoding(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Nothing waits, but long answers are under way: others' at one of the two."""
+    options = msgspec.structs.replace(SIM, speed=1.0, blocks=4_096)
+    busy, idle = await start_worker(options), await start_worker(options)
+    first = await start_gateway(busy, **QUICK)
+    second = await start_gateway(busy, idle, **QUICK)
+    long = {"max_tokens": 16_000, "ignore_eos": True}
+    under_way = await asked(first, 5, "hello", **long)
+    theirs, ours = (one.gateway.pool.workers[0] for one in (second, first))
+    await until(lambda: (r := theirs.report(0)) and r.others_running > 0.5)
+    await until(lambda: (r := ours.report(0)) and r.load.running == 5)
+
+    assert (await shown(first))["load"][0]["others_running_requests"] == 0
+    assert (await shown(second))["load"][0]["others_running_requests"] > 0
+    body = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}]}
+    explained = await second.post("/gateway/explain", body)
+    assert explained["chosen"]["url"] == idle.url
+    assert explained["workers"][0]["others_decode_tokens"] > 100
+    assert explained["workers"][0]["busy_s"] > explained["workers"][1]["busy_s"]
+    await ended(under_way)
+
+
+@pytest.mark.parametrize("reports", [1, 2])
+def test_ranks_that_the_worker_picks_share_ours(reports: int) -> None:
+    """All are booked at the first rank: at another they are no others' for that."""
+    pool = WorkerPool(clock=time.monotonic)
+    worker = pool.add(WorkerSpec(url="w"))
+    worker.ranks, worker.can_pin_ranks = (0, 1), False
+    for _ in range(6):
+        worker.ledger(0).book(100, 100, prefill_s=None).first_token()
+    watch = load_watch.LoadWatch(Config(), pool)
+    loads = {rank: Load(running=8 // reports) for rank in range(reports)}
+    watch._write_down(worker, "/metrics", load_watch._own(worker), loads)
+    told = [worker.reports[rank].others_running for rank in range(reports)]
+    assert sum(told) == 2
 
 
 async def test_a_full_cache_is_believed(
