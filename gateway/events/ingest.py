@@ -15,6 +15,7 @@ from gateway.events.slices import Slices
 from gateway.events.sources import Bind
 from gateway.events.topics import Topics
 from gateway.settings.config import Config, event_topics
+from gateway.workers.contact import WorkerFacts
 from kvindex.feed import FeedSettings
 from kvindex.index import Indexes
 from router.pool import WorkerPool
@@ -76,6 +77,11 @@ class Ingest:
         look = self._looks.get(worker.url)
         if look is not None:
             look()
+
+    def learn(self, worker: Worker, facts: WorkerFacts) -> None:
+        """What the worker said of itself: its ranks, sizes, sources and topics."""
+        self.owners.learn(worker, facts)
+        self._topics.tell(worker.url, self.owners.sources(worker).topics)
 
     def came(self, worker: Worker) -> None:
         """A worker was added: its events may come to the gateway's own socket."""

@@ -38,6 +38,8 @@ LEFT = "of two publishers of its topic the other is left"
 LOST = "connection lost"
 STRANGERS = 100
 """Topics of nobody that get a line; there may be any number."""
+NAMED = 4
+"""Of the workers that share one so many are named."""
 
 
 class Listener:
@@ -61,7 +63,7 @@ class Listener:
         self._sockets = sockets
         self._look_at = look_at
         self._heard: dict[str, Worker] = {}
-        self._strangers: set[bytes] = set()
+        self._strangers: set[tuple[bytes, str]] = set()
         self._fed: set[Stream] = set()
         """Streams whose feeds were given something."""
         self._publishers: dict[Stream, Publishers] = {}
@@ -245,10 +247,11 @@ class Listener:
             stream.feed.restarted(LEFT)
 
     def _worker(self, topic: bytes) -> Worker | None:
-        url = self._topics.url(topic[:TOPIC_BYTES].decode("utf-8", "replace"))
+        name = topic[:TOPIC_BYTES].decode("utf-8", "replace")
+        url = self._topics.url(name)
         worker = self._pool.get(url) if url is not None else None
         if worker is None:
-            self._strange(topic, "is no worker's, see --kv-events-topic")
+            self._strange(topic, _nobodys(self._topics.tellers(name)))
         elif worker.url not in self._heard:
             self._heard[worker.url] = worker
             self._owners.listen(worker)
@@ -276,9 +279,20 @@ class Listener:
 
     def _strange(self, topic: bytes, why: str) -> None:
         """One line about each topic that is of no use."""
-        name = topic[:TOPIC_BYTES]
+        name = topic[:TOPIC_BYTES], why.partition(":")[0]
         if name in self._strangers or len(self._strangers) >= STRANGERS:
             return
         self._strangers.add(name)
-        shown = name[:100].decode("utf-8", "replace")
+        shown = topic[:100].decode("utf-8", "replace")
         log.warning("KV events at %s: topic %r %s", self.endpoint, shown, why)
+
+
+def _nobodys(tellers: Sequence[str]) -> str:
+    """Why a topic is nobody's, and the flag that makes it somebody's."""
+    if not tellers:
+        return "is no worker's, see --kv-events-topic URL=TOPIC"
+    named = ", ".join(sorted(tellers)[:NAMED]) + ", ..." * (len(tellers) > NAMED)
+    return (
+        "is told by several workers, and so counts for none: start each with a topic "
+        f"of its own, or see --kv-events-topic URL=TOPIC: {named}"
+    )

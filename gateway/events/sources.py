@@ -35,21 +35,23 @@ class Bind(msgspec.Struct, frozen=True):
     def hears(self, url: str, told: Mapping[int, EventSource]) -> bool:
         """Whether a worker publishes there: by its topic, or by what it told."""
         known = self.endpoint is not None and url in self.topics
-        return known or bool(self.ports(url, told))
+        return known or bool(self.by_port(url, told))
 
-    def ports(self, url: str, told: Mapping[int, EventSource]) -> frozenset[int]:
-        """The ports to which it told that its ranks connect: they count up from ours.
+    def by_port(
+        self, url: str, told: Mapping[int, EventSource]
+    ) -> dict[int, EventSource]:
+        """Ports to which it told that its ranks connect: they count up from ours.
 
         Its own port may have such a number, too, but not on a machine it shares.
         """
         first = _port(self.endpoint or "")
         away = {_host(url)} - LOOPBACK
-        return frozenset(
-            first + rank
+        return {
+            first + rank: source
             for rank, source in told.items()
             if first and _port(source.endpoint) == first + rank
             if _host(source.endpoint) not in away
-        )
+        }
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +67,10 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """They come to the gateway's own socket, under the worker's topic."""
     ports: Collection[int] = ()
     """The ports to which ranks then connect, as far as the worker told."""
+    topics: frozenset[str] = frozenset()
+    """The topics of these ranks, as far as the worker told."""
+    untold: str = ""
+    """Why the worker could not tell of any, if so."""
     elsewhere: str = ""
     """They go to another process of this gateway, as only one may take them: how."""
     replays: Mapping[int, str] = {}
@@ -115,12 +121,14 @@ def sources_of(
     if hears and not mine:
         return Sources(ranks=_ranks(ranks, told), by_rank={}, elsewhere=HEARD)
     if listened or hears:
+        there = bind.by_port(spec.url, told) if bind is not None else {}
         known = {rank: source.replay for rank, source in told.items() if source.replay}
         return Sources(
             ranks=_ranks(ranks or seen),
             by_rank={},
             listened=True,
-            ports=bind.ports(spec.url, told) if bind is not None else (),
+            ports=frozenset(there),
+            topics=frozenset(s.topic for s in there.values() if s.topic is not None),
             replays=known | replays,
             decode=engine.DECODE,
         )
@@ -136,7 +144,18 @@ def sources_of(
         rank: msgspec.structs.replace(source, replay=replays.get(rank, source.replay))
         for rank, source in told.items()
     }
-    return Sources(ranks=_ranks(ranks, told), by_rank=sources, decode=engine.DECODE)
+    return Sources(
+        ranks=_ranks(ranks, told),
+        by_rank=sources,
+        untold=_untold(facts),
+        decode=engine.DECODE,
+    )
+
+
+def _untold(facts: WorkerFacts | None) -> str:
+    if facts is None or facts.sources is not None:
+        return ""
+    return facts.trouble or ""
 
 
 def _declared(

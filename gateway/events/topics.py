@@ -1,6 +1,6 @@
 """Which worker a topic of the gateway's own event socket belongs to. No I/O."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from gateway.upstreams.origin import Origin
 
@@ -8,12 +8,17 @@ PREFIX = "kv@"
 
 
 class Topics:
-    """Topics as declared, and those of the form `kv@HOST[:PORT]@MODEL`."""
+    """Topics as declared, those of the form `kv@HOST[:PORT]@MODEL`, and as told.
+
+    What is declared wins, and a topic that two workers tell is neither's.
+    """
 
     def __init__(self, declared: Mapping[str, str], urls: Iterable[str]) -> None:
         """`declared` has a worker's URL by topic; `urls` are those of all workers."""
         self._declared = dict(declared)
         self._places: dict[str, tuple[str, int]] = {}
+        self._told: dict[str, frozenset[str]] = {}
+        self._tellers: dict[str, list[str]] = {}
         self.know(urls)
 
     def know(self, urls: Iterable[str]) -> None:
@@ -29,6 +34,24 @@ class Topics:
             if len(there) == 1:
                 self._by_address[host] = there[0]
 
+        for url in self._told.keys() - self._places.keys():
+            self.tell(url, frozenset())
+
+    def tell(self, url: str, topics: frozenset[str]) -> None:
+        """These are the topics under which a worker told that it publishes here."""
+        if topics != self._told.get(url, frozenset()):
+            self._told[url] = topics
+            self._tellers = {}
+            for teller, told in self._told.items():
+                for topic in told:
+                    self._tellers.setdefault(topic, []).append(teller)
+        if not topics:
+            self._told.pop(url, None)
+
+    def tellers(self, topic: str) -> Sequence[str]:
+        """The workers that told this topic to be theirs."""
+        return self._tellers.get(topic, ())
+
     @property
     def declared(self) -> Mapping[str, str]:
         """Worker URLs by topic, as declared."""
@@ -38,10 +61,12 @@ class Topics:
         """The URL of the worker that publishes under a topic; None: nobody's."""
         if topic in self._declared:
             return self._declared[topic]
-        if not topic.startswith(PREFIX):
-            return None
-        address, _, _ = topic.removeprefix(PREFIX).partition("@")
-        return self._by_address.get(address.lower())
+        if topic.startswith(PREFIX):
+            address, _, _ = topic.removeprefix(PREFIX).partition("@")
+            if (url := self._by_address.get(address.lower())) is not None:
+                return url
+        tellers = self.tellers(topic)
+        return tellers[0] if len(tellers) == 1 else None
 
 
 def _place(url: str) -> tuple[str, int]:

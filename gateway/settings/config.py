@@ -111,7 +111,7 @@ class Config(ProcessConfig, frozen=True, kw_only=True):
             "the topic of a worker that publishes to --kv-events-bind; repeatable",
             metavar="URL=TOPIC",
             parse=event_topic,
-            shown_default="kv@HOST:PORT@MODEL",
+            shown_default="kv@HOST:PORT@MODEL or as told",
         ),
     ] = ()
     worker_api: Annotated[

@@ -200,9 +200,9 @@ class EventTopic(msgspec.Struct, frozen=True):
 
 
 def event_topic(text: str) -> EventTopic:
-    """`URL=TOPIC`; ValueError."""
+    """`URL=TOPIC`; the topic may be empty, as engines ship. ValueError."""
     worker, separator, topic = text.partition("=")
-    if not separator or not topic.strip():
+    if not separator:
         raise ValueError("is not of the form URL=TOPIC")
     return EventTopic(worker_url(worker), topic.strip())
 

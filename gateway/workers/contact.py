@@ -171,7 +171,8 @@ async def _by_routes(contact: Contact, url: str) -> tuple[str | None, EngineFact
         return None, EngineFacts()
     # Any other may still have a Prometheus page, with the start of its process.
     pages.update(await contact.pages("/metrics"))
-    trouble = refused("/server_info", info)
+    shut = refused("/server_info", info), refused("/kv_event_sources", sources)
+    trouble = shut[0] or shut[1]
     return GENERIC, msgspec.structs.replace(vllm.read(pages, url), trouble=trouble)
 
 

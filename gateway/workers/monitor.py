@@ -170,7 +170,7 @@ class Monitor:
         worker.block_size = facts.block_size or worker.block_size
         worker.cache_blocks = facts.cache_blocks or worker.cache_blocks
         worker.can_pin_ranks = engine in RANK_PINNING_ENGINES
-        self._ingest.owners.learn(worker, facts)
+        self._ingest.learn(worker, facts)
         if before is None or worker.state is not WorkerState.ready:
             self._pool.contacted(worker)
 

@@ -13,6 +13,7 @@ import msgspec
 from kvindex.events import EventBatch
 from router.load import Load
 
+KEY = "--worker-api-key"
 LARGEST_BLOCK = 65_536
 """Tokens of a block; a larger size is none that a cache could be looked up with."""
 LARGEST_COUNT = 1 << 40
@@ -55,6 +56,8 @@ class EventSource(msgspec.Struct, frozen=True, kw_only=True):
 
     endpoint: str
     replay: str | None = None
+    topic: str | None = None
+    """Under which it publishes, if that was told; engines ship with ""."""
 
 
 class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +145,7 @@ def refused(route: str, page: Page | None) -> str | None:
     """A line about a route that wants another key, or None."""
     if page is None or page.status not in (401, 403):
         return None
-    return f"{route} answers {page.status}: it wants a key, see --worker-api-key"
+    return f"{route} answers {page.status}: it wants a key, see {KEY}"
 
 
 def no_size(where: str, value: object) -> str | None:

@@ -58,6 +58,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     endpoint_host: str = "*"
     endpoint_port_base: int = 0
     replay_endpoint_port_base: int | None = None
+    topic: Any = None
     dp_size: int = 1
 
     def endpoint(self, base: int, rank: int, url: str) -> str:
@@ -75,6 +76,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
             rank: EventSource(
                 endpoint=self.endpoint(base, rank, url),
                 replay=self.endpoint(replay, rank, url) if replays else None,
+                topic=self.topic if isinstance(self.topic, str) else None,
             )
             for rank in ranks
         }

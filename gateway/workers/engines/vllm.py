@@ -23,6 +23,7 @@ from gateway.workers.engines.facts import (
     Pages,
     connectable,
     no_size,
+    refused,
     share,
     string,
 )
@@ -58,6 +59,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     enable_kv_cache_events: bool = False
     endpoint: str | None = None
     replay_endpoint: str | None = None
+    topic: Any = None
 
 
 def read(pages: Pages, url: str) -> EngineFacts:
@@ -66,14 +68,16 @@ def read(pages: Pages, url: str) -> EngineFacts:
     page = (pages["/metrics"] or MISSING).text()
     numbers, listing = cache_numbers(page), pages["/kv_event_sources"]
     entries = listing.object() if listing else {}
+    shut = refused("/kv_event_sources", listing)
+    odd = None if "block_size" in numbers else no_size("block_size", _size(page))
     return EngineFacts(
         version=string(version, "version"),
         block_size=numbers.get("block_size"),
         cache_blocks=numbers.get("num_gpu_blocks"),
         started_at=numbers.get("started_at"),
         ranks=_ranks(entries) or metric_ranks(page),
-        sources=None if listing is None else event_sources(entries, url),
-        trouble=None if "block_size" in numbers else no_size("block_size", _size(page)),
+        sources=None if listing is None or shut else event_sources(entries, url),
+        trouble=shut or odd,
     )
 
 
@@ -144,6 +148,7 @@ def event_sources(entries: dict[str, Any], url: str) -> dict[int, EventSource]:
         sources[rank] = EventSource(
             endpoint=connectable(told.endpoint, url),
             replay=connectable(replay, url) if replay else None,
+            topic=told.topic if isinstance(told.topic, str) else None,
         )
     return sources
 

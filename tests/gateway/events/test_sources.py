@@ -134,9 +134,11 @@ def test_a_worker_that_tells_that_it_publishes_here(
 def test_ranks_connect_to_ports_that_count_up() -> None:
     """Each to that of rank 0 plus its own number."""
     told = {r: EventSource(endpoint=f"tcp://gateway:{5557 + r}") for r in (0, 1, 3)}
-    told[2] = EventSource(endpoint="tcp://gateway:9000")
+    told[2] = EventSource(endpoint="tcp://gateway:9000", topic="elsewhere")
+    told[3] = msgspec.structs.replace(told[3], topic="")
     here = Bind("tcp://*:5557", frozenset())
     sources = sources_of(SPEC, facts(sources=told, ranks=(0, 1, 2, 3)), bind=here)
     assert sources.listened
     assert sources.ranks == (0, 1, 2, 3)
     assert sources.ports == {5557, 5558, 5560}
+    assert sources.topics == {""}

@@ -57,6 +57,7 @@ async def test_sglang(owner: str | None, route: bytes) -> None:
         rank: EventSource(
             endpoint=f"tcp://127.0.0.1:{5557 + rank}",
             replay=f"tcp://127.0.0.1:{6557 + rank}",
+            topic="",
         )
         for rank in (0, 1)
     }

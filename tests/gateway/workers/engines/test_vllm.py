@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.workers.engines.facts import EventSource, connectable
-from gateway.workers.engines.vllm import cache_numbers, event_sources
+from gateway.workers.engines.facts import EventSource, Page, connectable
+from gateway.workers.engines.vllm import cache_numbers, event_sources, read
 
 
 @given(st.text())
@@ -46,8 +46,8 @@ def test_event_sources() -> None:
     """By rank; what is switched off, odd or without an endpoint is left out."""
     on = {"enable_kv_cache_events": True, "endpoint": "tcp://*:5557"}
     sources = {
-        "0": on,
-        "1": on | {"endpoint": "tcp://10.0.0.9:5558", "unknown": [1]},
+        "0": on | {"topic": 7},
+        "1": on | {"endpoint": "tcp://10.0.0.9:5558", "topic": "", "x": [1]},
         "2": on | {"enable_kv_cache_events": False},
         "3": on | {"endpoint": None},
         "4": on | {"endpoint": 7},
@@ -56,5 +56,15 @@ def test_event_sources() -> None:
     }
     assert event_sources(sources, "http://w1:8000") == {
         0: EventSource(endpoint="tcp://w1:5557"),
-        1: EventSource(endpoint="tcp://10.0.0.9:5558"),
+        1: EventSource(endpoint="tcp://10.0.0.9:5558", topic=""),
     }
+
+
+def test_sources_that_want_a_key() -> None:
+    """They are not known, which is not none; and the flag is named."""
+    page = Page(200, b'vllm:cache_config_info{block_size="16"} 1\n')
+    pages = {"/version": None, "/metrics": page, "/kv_event_sources": Page(401)}
+    told = read(pages, "http://w1:8000")
+    assert (told.sources, told.block_size) == (None, 16)
+    assert "/kv_event_sources answers 401" in (told.trouble or "")
+    assert "--worker-api-key" in (told.trouble or "")
