@@ -141,6 +141,10 @@ class Feed(FeedView):
         log.debug("KV events of %s: %s", self.key, why)
         self._reader.undecodable("frames")
 
+    def unsourced(self, why: str) -> None:
+        """Where it has no event source, that is why; "": its worker tells of none."""
+        self._standing.unsourced(why)
+
     def connected(self) -> None:
         """The event socket is connected. The next batch says if any were missed."""
         self.reached = True
@@ -222,11 +226,7 @@ class Feed(FeedView):
         self._intake.retire()
 
     def request_ended(
-        self,
-        *,
-        stores_new_block: bool,
-        sent_at: float | None = None,
-        sure: bool = True,
+        self, *, stores_new_block: bool, sent_at: float | None = None, sure: bool = True
     ) -> None:
         """A request is over; with `stores_new_block` it must have caused an event.
 

@@ -39,6 +39,11 @@ class FeedView:
         return self._standing.complete
 
     @property
+    def unindexed(self) -> str:
+        """Events came, and none could be indexed: why not; "" where any could."""
+        return self._intake.unindexed
+
+    @property
     def last_sequence(self) -> int | None:
         """The number of the last batch applied, None before the first."""
         return self._following.last

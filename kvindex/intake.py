@@ -31,6 +31,9 @@ Tiers behind it may have larger chunks at any time."""
 CACHE_BLOCKS = 1 << 20
 """No cache has more blocks, whatever it says: histories are sized by it."""
 
+TAIL = "tail"
+"""Why the end of a prompt is left out that fills no block: nothing is missed by it."""
+
 RESIZES = 64
 """How often one feed's block size may change: each size has an index of its own."""
 
@@ -68,8 +71,11 @@ class Intake:
         self._on_gone = on_gone
         self.touched = self.complete = False
         self.cache_blocks: int | None = None
-        self._left_out = self._sure = self._of_tier = False
+        self._left_out = self._sure = self._of_tier = self._taken = False
         self._tells_salts, self._tells_keys = True, False
+        self._refused = ""
+        """Why the last event was that could not be indexed, since the cache was empty;
+        `_taken`: another could."""
         self._ended: Holder | BlockStored | None = None
         """What refused the rest of the chain that is being stored."""
         self._window = 0
@@ -91,6 +97,11 @@ class Intake:
             return "not all blocks are indexed"
         return "" if self._tells_salts else SALTS_UNTOLD
 
+    @property
+    def unindexed(self) -> str:
+        """Why no event could be indexed since the cache was empty; "" where one was."""
+        return "" if self._taken else self._refused
+
     def apply(
         self, event: BlockStored | BlockRemoved | BlockUpdated, *, goes_on: bool = False
     ) -> Work:
@@ -101,7 +112,7 @@ class Intake:
         self.touched = True
         if not self._is_widest(event.window):
             if isinstance(event, BlockStored):
-                count(self._counters.rejected, "window")
+                self._refuse("window")
         elif isinstance(event, BlockStored):
             yield from self._stored(event, goes_on)
         elif self.holder is not None and isinstance(event, BlockUpdated):
@@ -144,7 +155,7 @@ class Intake:
             reason = reason or NO_KEYS
         holder = None if reason else self._holder_for(event)
         if holder is None:
-            count(self._counters.rejected, reason or "block_size")
+            self._refuse(reason or self._misfit(event))
             # Groups that do not count are no part of what is to be indexed.
             self._left_out = self._left_out or reason not in (None, "group_kind")
             self._ended = event
@@ -155,7 +166,7 @@ class Intake:
         yield from self._store(holder, event)
 
     def _store(self, holder: Holder, event: BlockStored) -> Work:
-        left = len(event.hashes)
+        self._taken, left = True, len(event.hashes)
         for part in event.parts(SLICE):
             whole = holder.stored(part, complete=self.complete)
             left -= len(part.hashes)
@@ -183,6 +194,19 @@ class Intake:
             yield len(part.hashes)
         return all(known)
 
+    def _refuse(self, reason: str) -> None:
+        count(self._counters.rejected, reason)
+        if reason != TAIL:
+            self._refused = reason
+
+    def _misfit(self, event: BlockStored) -> str:
+        return TAIL if self._may_be_tail(event) else "block_size"
+
+    def _may_be_tail(self, event: BlockStored) -> bool:
+        """A smaller block that comes alone may always be the end of a prompt."""
+        page_size = self.holder.page_size if self.holder is not None else 0
+        return event.block_size < page_size and len(event.hashes) == 1
+
     def adopt(self) -> Work:
         """Index the orphans below blocks that have arrived, in steps."""
         while (holder := self.holder) is not None and holder.adoption.waits:
@@ -191,9 +215,8 @@ class Intake:
     def _holder_for(self, event: BlockStored) -> Holder | None:
         """The holder, if this is its block size: if none was known, or after a while.
 
-        Single events of another size are partial blocks; a smaller block that comes
-        alone may always be the end of a prompt. What another tier says counts only
-        until the GPU is heard of.
+        Single events of another size are partial blocks. What another tier says counts
+        only until the GPU is heard of.
         """
         size, alone = event.block_size, len(event.hashes) == 1
         tier, holder = not on_gpu(key_of(event)), self.holder
@@ -208,7 +231,7 @@ class Intake:
         if self._of_tier and not tier:
             self._sure, self._of_tier = not alone, False
             return self._use(size)
-        if size < holder.page_size and alone:
+        if self._may_be_tail(event):
             return None
         holder.incomplete = True
         return None if tier else self._resized(size)
@@ -250,6 +273,7 @@ class Intake:
         """The worker's cache is empty."""
         self.touched, self._window, self._left_out = False, 0, False
         self._tells_salts = True
+        self._taken, self._refused = False, ""
         if self.holder is not None:
             self.holder.clear()
 

@@ -11,7 +11,7 @@ from kvindex.index import Indexes
 from kvindex.intake import Intake
 from kvindex.reader import Reader
 from kvindex.settings import FeedSettings
-from kvindex.standing import FeedState, Standing
+from kvindex.standing import NO_SOURCE, FeedState, Standing
 
 
 class Stream(NamedTuple):
@@ -88,7 +88,7 @@ def _standing(
         key=stream.key,
         clock=clock,
         state=FeedState.LIVE if stream.has_source else FeedState.ESTIMATED,
-        reason="no batch yet" if stream.has_source else "no event source",
+        reason="no batch yet" if stream.has_source else NO_SOURCE,
         changed=changed,
     )
 

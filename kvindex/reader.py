@@ -26,6 +26,8 @@ from kvindex.wire.cutting import Piece, cut
 log = logging.getLogger(__name__)
 
 
+NONE_INDEXED = "none of its blocks is indexed"
+
 _BYTES_PER_BLOCK = 128
 """To decode so much takes as long as to apply a block."""
 
@@ -55,16 +57,35 @@ class Reader:
         self._counters = counters
         self._emptied = emptied
         self._resized = resized
+        self._before = "", False
+        """Reason and completeness when nothing turned out to be indexed."""
 
     def read(self, payload: bytes) -> Work:
         """Apply one batch. Bad input is counted, never raised."""
         holder = self._intake.holder
         for piece in cut(payload):
             yield from self._read(piece)
-        if lacks := self._intake.lacks:
-            self._standing.incomplete(lacks)
+        self._judge()
         if holder is not self._intake.holder:
             self._resized()
+
+    def _judge(self) -> None:
+        """Is all known that the worker holds? Where nothing is indexed, until it is.
+
+        Groups of layers that do not count may be told of before the one that does.
+        """
+        standing, why = self._standing, self._intake.unindexed
+        said = standing.reason.startswith(NONE_INDEXED)
+        if why:
+            if not said:
+                self._before = standing.reason, standing.complete
+            standing.incomplete(f"{NONE_INDEXED}: {why}")
+            return
+        if said:
+            reason, complete = self._before
+            standing.become(standing.state, reason, complete=complete)
+        if lacks := self._intake.lacks:
+            standing.incomplete(lacks)
 
     def _read(self, piece: Piece) -> Work:
         try:

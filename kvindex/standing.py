@@ -22,6 +22,8 @@ class FeedState(StrEnum):
 
 _BAD = (FeedState.DEGRADED, FeedState.SILENT)
 
+NO_SOURCE = "no event source"
+
 LINES = 20
 """Log lines about one feed in `LINES_S`, however often it changes."""
 LINES_S = 60.0
@@ -64,6 +66,11 @@ class Standing:
             self.log(level, f"{state} ({reason or 'all events seen'})")
         if before != (self.state, self.reason, self.complete):
             self._changed()
+
+    def unsourced(self, why: str) -> None:
+        """Nothing is to come, and that is why; "" where there is just no source."""
+        if self.state is FeedState.ESTIMATED:
+            self.become(self.state, why or NO_SOURCE)
 
     def log(self, level: int, what: str) -> None:
         """One line about this feed, unless there were too many of late."""

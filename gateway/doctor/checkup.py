@@ -14,7 +14,8 @@ from typing import Annotated
 import msgspec
 
 from gateway.app import Gateway
-from gateway.doctor.diagnosis import Checkup, examine, heard, reached, tells_load
+from gateway.doctor.diagnosis import Checkup, examine, tells_load
+from gateway.doctor.feed_findings import heard, reached
 from gateway.doctor.hearing import Hearing, hearing
 from gateway.doctor.source_findings import examine_sources
 from gateway.doctor.trial import Trial, try_out
@@ -38,6 +39,7 @@ COLUMNS = (
     "worker",
     "state",
     "engine",
+    "events from",
     "KV events",
     "block size",
     "cached tokens",
@@ -92,7 +94,7 @@ def _examined(
         gateway.monitor.facts.get(worker.url),
         gateway.monitor.sources(worker),
     )
-    found = examine(worker, facts, trial, hears.unheard(sources))
+    found = examine(worker, facts, trial, hears.unheard(sources), sources)
     findings = (*found.findings, *hears.fetched(worker, sources))
     return msgspec.structs.replace(found, findings=findings)
 
@@ -159,6 +161,7 @@ def _row(checkup: Checkup) -> tuple[str, ...]:
         checkup.url,
         checkup.state,
         checkup.engine,
+        checkup.source,
         checkup.events,
         checkup.block_size,
         checkup.cached_tokens,

@@ -10,30 +10,21 @@ import msgspec
 from gateway.admin import load_page
 from gateway.admin.load_page import OWN_LEDGER
 from gateway.doctor import remedies
+from gateway.doctor.feed_findings import about_feeds, came_from, feeds
+from gateway.doctor.finding import Finding
 from gateway.doctor.trial import Trial
+from gateway.events.sources import Sources
 from gateway.workers.contact import ENGINES, GENERIC, WorkerFacts
-from kvindex.feed import Feed
-from kvindex.knowledge import Knowledge
+from gateway.workers.engines.facts import KEY
 from kvindex.standing import FeedState
 from router.proof import ONLY_IDS, Blocker
 from router.worker import Worker
 
 NO_MATTER = frozenset({"no_ids", ONLY_IDS.reason})
 """Why no ids go along, where nothing is wrong."""
-LEFT_OUT = frozenset({"group_kind", "window", "namespace"})
-"""Why events are left out on purpose: layers that keep only a part of a prompt, and
-blocks of adapters or salts that the events do not name."""
+NOWHERE = Sources(ranks=(0,), by_rank={})
 UP = "is its address right, and is it up?"
 UNKNOWN = "?"
-KEY = "--worker-api-key"
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """Something wrong, or unless `wrong` only unknown, and the flag that mends it."""
-
-    problem: str
-    remedy: str
-    wrong: bool = True
 
 
 class Checkup(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +33,7 @@ class Checkup(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     state: str
     engine: str = UNKNOWN
+    source: str = UNKNOWN
     events: str = UNKNOWN
     block_size: str = UNKNOWN
     cached_tokens: str = UNKNOWN
@@ -55,52 +47,34 @@ def examine(
     facts: WorkerFacts | None,
     trial: Trial | None = None,
     unheard: Finding | None = None,
+    sources: Sources = NOWHERE,
 ) -> Checkup:
     """What is known of a worker.
 
     `facts` is what it said, if it said anything; `trial` what came of chats that were
-    sent to it, if any were; `unheard` why nobody listened to its events, if so.
+    sent to it, if any were; `unheard` why nobody listened to its events, if so;
+    `sources` where these come from.
     """
     if facts is None:
         finding = Finding(worker.reason, UP)
         return Checkup(url=worker.url, state="no answer", findings=(finding,))
-    sizes = sorted({worker.block_size_of(rank) for rank in worker.ranks})
     return Checkup(
         url=worker.url,
         state=str(worker.state),
         engine=f"{worker.engine} {worker.version or ''}".strip(),
+        source=came_from(worker, sources),
         events=_events(worker) if unheard is None else UNKNOWN,
-        block_size="/".join(map(str, sizes)),
+        block_size=_block_size(worker, facts),
         cached_tokens=_cached_tokens(trial),
         load=load_page.source(worker),
         rendering=_rendering(worker),
-        findings=tuple(_findings(worker, facts, trial, unheard)),
+        findings=tuple(_findings(worker, facts, trial, unheard, sources)),
     )
 
 
 def tells_load(worker: Worker) -> bool:
     """Whether it has told its load, or cannot be expected to."""
     return worker.engine not in ENGINES or load_page.source(worker) != OWN_LEDGER
-
-
-def heard(worker: Worker) -> bool:
-    """Whether each of its feeds has said something, or has nothing to say it by."""
-    return all(
-        feed.state is FeedState.ESTIMATED or feed.last_sequence is not None
-        for feed in feeds(worker)
-    )
-
-
-def reached(worker: Worker) -> bool:
-    """Whether it is known of each of its feeds if anybody publishes there."""
-    return all(
-        feed.reached or feed.state is not FeedState.LIVE for feed in feeds(worker)
-    )
-
-
-def feeds(worker: Worker) -> list[Feed]:
-    """Those of its ranks, in their order."""
-    return [known.feed for _, known in sorted(worker.knowledge.items())]
 
 
 def _events(worker: Worker) -> str:
@@ -112,6 +86,13 @@ def _events(worker: Worker) -> str:
     if len(every) > 1:
         return f"{states}, {arrive} of {len(every)} ranks heard"
     return f"{states}, {'heard' if arrive else 'nothing heard'}"
+
+
+def _block_size(worker: Worker, facts: WorkerFacts) -> str:
+    sizes = sorted({worker.block_size_of(rank) for rank in worker.ranks})
+    shown = "/".join(map(str, sizes))
+    sourceless = all(feed.state is FeedState.ESTIMATED for feed in feeds(worker))
+    return f"{shown} (assumed)" if facts.block_size is None and sourceless else shown
 
 
 def _cached_tokens(trial: Trial | None) -> str:
@@ -132,6 +113,7 @@ def _findings(
     facts: WorkerFacts,
     trial: Trial | None,
     unheard: Finding | None,
+    sources: Sources,
 ) -> Iterator[Finding]:
     if facts.trouble:
         wants_key = KEY in facts.trouble
@@ -145,7 +127,9 @@ def _findings(
         if unheard is not None:
             yield unheard
         else:
-            yield from _about_feeds(worker, tried=trial is not None)
+            yield from about_feeds(
+                worker, sources, trouble=facts.trouble, tried=trial is not None
+            )
         if not tells_load(worker):
             yield _untold_load(worker)
     if trial is not None:
@@ -160,33 +144,6 @@ def _findings(
 def _untold_load(worker: Worker) -> Finding:
     text = "it does not tell its load: what others send it is not seen"
     return Finding(text, ENGINES[worker.engine or ""].TELL_LOAD, wrong=False)
-
-
-def _about_feeds(worker: Worker, *, tried: bool) -> Iterator[Finding]:
-    for rank, known in sorted(worker.knowledge.items()):
-        where = f"rank {rank}: " if len(worker.knowledge) > 1 else ""
-        for finding in _about_events(worker, known, tried=tried):
-            yield Finding(where + finding.problem, finding.remedy, finding.wrong)
-
-
-def _about_events(
-    worker: Worker, known: Knowledge, *, tried: bool
-) -> Iterator[Finding]:
-    feed, remedy = known.feed, remedies.for_events(worker)
-    if feed.state is FeedState.ESTIMATED:
-        yield Finding(f"no KV events: {feed.reason}", remedy)
-    elif feed.state is not FeedState.LIVE:
-        yield Finding(f"{feed.state}: {feed.reason}", remedy)
-    elif feed.last_sequence is None and tried:
-        yield Finding(feed.likely_cause or "no events though it stored blocks", remedy)
-    elif feed.last_sequence is None:
-        text = "nothing heard: it may have had nothing to say"
-        yield Finding(text, "--probe, which sends it small chats", wrong=False)
-    for what in ("undecodable", "rejected"):
-        for reason, count in getattr(feed.counters, what).items():
-            if reason not in LEFT_OUT:
-                text = f"{count} of its KV events are {what}: {reason}"
-                yield Finding(text, remedies.for_events_left_out(reason))
 
 
 def _about_trial(worker: Worker, trial: Trial) -> Iterator[Finding]:

@@ -10,7 +10,9 @@ import errno
 import msgspec
 import zmq
 
-from gateway.doctor.diagnosis import Checkup, Finding, feeds
+from gateway.doctor.diagnosis import Checkup
+from gateway.doctor.feed_findings import feeds
+from gateway.doctor.finding import Finding
 from gateway.events.sources import FETCHED, Sources
 from router.worker import Worker
 

@@ -12,6 +12,7 @@ from kvindex.engine_blocks import NO_TOKENS
 from router.proof import PENDING
 from router.worker import Worker
 
+NEWER = "a newer gateway; those blocks stay unknown"
 RENDERING: Mapping[str, str] = {
     PENDING: "give it more time: --wait",
     "no_fingerprint": "its release is too old to tell, or --proof digest-or-probe",
@@ -38,6 +39,11 @@ def for_events(worker: Worker) -> str:
     """How a worker is started so that it sends events."""
     engine = ENGINES.get(worker.engine or "")
     text = engine.SEND_EVENTS if engine else "--kv-events URL=tcp://HOST:PORT"
+    return named(worker, text)
+
+
+def named(worker: Worker, text: str) -> str:
+    """A remedy with the worker's own address in it."""
     host = urlsplit(worker.url).hostname or "HOST"
     host = f"[{host}]" if ":" in host else host
     return text.replace("URL=", f"{worker.url}=").replace("HOST:", f"{host}:")
@@ -49,7 +55,7 @@ def for_events_left_out(reason: str) -> str:
         return "--kv-events-topic: does another worker publish under its topic?"
     if reason == NO_TOKENS:
         return '--kv-transfer-config with "self_describing_kv_events": true'
-    return "a newer gateway; those blocks stay unknown"
+    return NEWER
 
 
 def for_cached_tokens(worker: Worker | None) -> str:

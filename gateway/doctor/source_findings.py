@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from gateway.discovery.api_server import REFUSED, UNREACHABLE
 from gateway.discovery.dns import EMPTY
 from gateway.discovery.standing import SourceStanding
-from gateway.doctor.diagnosis import Checkup, Finding
+from gateway.doctor.diagnosis import Checkup
+from gateway.doctor.finding import Finding
 
 REMEDIES = {
     REFUSED: "a Role that lets its service account get, list and watch EndpointSlices",

@@ -23,6 +23,7 @@ from router.worker import Worker
 log = logging.getLogger(__name__)
 
 NOTHING_COMES = "nothing comes to --kv-events-bind under its topic"
+MOVED = "the worker publishes elsewhere now"
 
 
 class _Followed(msgspec.Struct, frozen=True):
@@ -80,7 +81,7 @@ class Following:
                 del self._followed[rank]
                 if sources.listened and followed.feed is feed:
                     continue  # it is heard already where it publishes
-                followed.feed.disconnected("the worker publishes elsewhere now")
+                followed.feed.disconnected(MOVED)
                 followed.feed.work(BLOCKS)
         for rank, source in sources.by_rank.items():
             if rank in knowledge and rank not in self._followed:

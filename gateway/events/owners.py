@@ -173,6 +173,7 @@ class Owners:
                 self._open(worker, rank, opened, block_size)
             elif size_changed and block_size is not None:
                 worker.knowledge[rank].feed.use_block_size(block_size)
+            worker.knowledge[rank].feed.unsourced(sources.untold)
         _size_histories(worker, block_size)
         worker.ranks = sources.ranks
         worker.can_pin_ranks = worker.can_pin_ranks and self._told(worker)

@@ -1,8 +1,8 @@
 """Feeds that should say something and do not: what is likely to be the cause.
 
 A feed is silent where requests stored blocks and no event came: kvindex says so, once,
-with the cause it was given. Here that is repeated once a minute. A worker without event
-source is worth one line, too, where others have events.
+with the cause it was given. Here that is repeated once a minute. So is a worker without
+event source among others that have events, if its engine can send any; else once.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator
 
 from gateway.workers.contact import ENGINES
 from kvindex.feed import Feed
-from kvindex.standing import FeedState
+from kvindex.standing import NO_SOURCE, FeedState
 from router.pool import WorkerPool
 from router.worker import Worker
 
@@ -37,7 +37,7 @@ def flags(worker: Worker) -> str:
 
 
 class Silence:
-    """Watches all feeds of a fleet; `_missing` are those that were named for it."""
+    """Watches all feeds of a fleet; `_missing`: those without source, when named."""
 
     def __init__(
         self, pool: WorkerPool, clock: Callable[[], float] = time.monotonic
@@ -46,7 +46,7 @@ class Silence:
         self._pool = pool
         self._clock = clock
         self._said_at: dict[Hashable, float] = {}
-        self._missing: set[Hashable] = set()
+        self._missing: dict[Hashable, float] = {}
 
     async def run(self) -> None:
         """Check once a second, until cancelled."""
@@ -69,18 +69,25 @@ class Silence:
         self._look_for_missing()
 
     def _look_for_missing(self) -> None:
-        """Say once of a feed that it has no source, where others have events."""
+        """Say of a feed that it has no source, where others have events."""
         estimated, others = dict[Hashable, tuple[Worker, int, Feed]](), False
         for worker, rank, feed in self._feeds():
             others = others or feed.last_sequence is not None
             if feed.state is FeedState.ESTIMATED:
                 estimated[feed.key] = worker, rank, feed
-        self._missing &= estimated.keys()
-        for key in estimated.keys() - self._missing if others else ():
-            worker, rank, feed = estimated[key]
-            if self._clock() - feed.since >= MISSING_AFTER_S:
-                self._missing.add(key)
-                _warn(worker, rank, f"has no KV events, unlike others: {flags(worker)}")
+        kept = self._missing.items()
+        self._missing = {key: at for key, at in kept if key in estimated}
+        now = self._clock()
+        for key, (worker, rank, feed) in estimated.items() if others else ():
+            said_at = self._missing.get(key)
+            if said_at is None:
+                due = now - feed.since >= MISSING_AFTER_S
+            else:
+                due = now - said_at >= REPEAT_S and worker.engine in ENGINES
+            if due:
+                self._missing[key] = now
+                why = flags(worker) if feed.reason == NO_SOURCE else feed.reason
+                _warn(worker, rank, f"has no KV events, unlike others: {why}")
 
     def _feeds(self) -> Iterator[tuple[Worker, int, Feed]]:
         for worker in self._pool.workers:

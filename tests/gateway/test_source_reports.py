@@ -204,6 +204,42 @@ async def test_a_key_is_wanted(
     assert "--worker-api-key" in lines[0]
 
 
+async def test_a_key_is_wanted_where_sources_are_told(
+    start_gateway: StartGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SGLang tells its events on that page alone: the feed names the 401 and the flag.
+
+    sgl-project/sglang#30046
+    """
+    shut = True
+    listing = json_answer(b'{"data": [{"id": "m", "owned_by": "sglang"}]}')
+    opened = {"page_size": 64, "startup_time": 1.0, "kv_events": None}
+
+    async def script(connection: WorkerConnection) -> None:
+        while request := await connection.request():
+            answer = json_answer(b"{}", status=b"404 Not Found")
+            if b"/v1/models" in request.split(b"\r\n")[0]:
+                answer = listing
+            elif b"/server_info" in request.split(b"\r\n")[0]:
+                answer = json_answer(json.dumps(opened).encode())
+                if shut:
+                    answer = json_answer(b"{}", status=b"401 Unauthorized")
+            await connection.send(answer)
+
+    async with RawWorker(script) as worker:
+        gateway = await start_gateway(worker)
+        feed = await gateway.feed()
+        assert feed["state"] == "estimated"
+        assert "/server_info answers 401" in feed["reason"]
+        assert "--worker-api-key" in feed["reason"]
+        lines = [r.getMessage() for r in caplog.records if "answers 401" in r.message]
+        assert len(lines) == 1
+        shut = False
+        (known,) = gateway.gateway.pool.workers
+        await until(lambda: known.knowledge[0].feed.reason == "no event source")
+        assert known.block_size_of(0) == 64
+
+
 def _all(gateway: Running, worker: SimWorker) -> Any:
     return feeds(gateway, worker).items()
 

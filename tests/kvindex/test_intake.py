@@ -28,6 +28,39 @@ def test_other_groups_are_not(kind: str) -> None:
     assert stream.feed.complete
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_nothing_but_other_groups(late: bool) -> None:
+    """Not all is known then, and why; until a group comes that counts, or never."""
+    stream = Stream(block_size=16)
+    stream.next = 5 * late
+    stream.send(stored(1, group=1, group_kind="sliding_window"))
+    feed = stream.feed
+    assert (feed.state, feed.complete, feed.unindexed) == ("live", False, "group_kind")
+    assert feed.reason == "none of its blocks is indexed: group_kind"
+    stream.send(stored(2, 3, group=0, group_kind="full_attention"))
+    assert (feed.state, feed.complete, feed.unindexed) == ("live", not late, "")
+    assert not feed.reason.startswith("none")
+    stream.send(stored(2, group=1, group_kind="sliding_window"))
+    assert feed.complete == (not late)
+
+
+def test_nothing_but_odd_blocks() -> None:
+    """The worker holds them: that others can be indexed does not make all known."""
+    stream = Stream(block_size=16)
+    stream.send(odd(hashes=(1,)))
+    assert stream.feed.reason == "none of its blocks is indexed: length"
+    stream.send(stored(7))
+    assert stream.feed.reason == "not all blocks are indexed"
+    assert not stream.feed.complete
+
+
+def test_nothing_but_ends_of_prompts() -> None:
+    """Nothing is missed without them."""
+    stream = Stream(block_size=16)
+    stream.send(stored(1, size=8), stored(2, size=9))
+    assert (stream.feed.complete, stream.feed.unindexed) == (True, "")
+
+
 def odd(**fields: object) -> BlockStored:
     """A store that is not as it should be."""
     return msgspec.structs.replace(stored(1, 2), **fields)
@@ -61,7 +94,7 @@ def test_blocks_of_another_size_leave_the_index_incomplete() -> None:
     assert stream.feed.complete
     stream.send(stored(4, 5, size=32))
     assert (stream.feed.state, stream.feed.complete) == ("live", False)
-    assert stream.feed.counters.rejected == {"block_size": 2}
+    assert stream.feed.counters.rejected == {"tail": 1, "block_size": 1}
 
 
 def test_block_size_comes_from_the_events() -> None:
@@ -74,13 +107,13 @@ def test_block_size_comes_from_the_events() -> None:
 
 
 def test_single_events_of_another_size_are_rejected() -> None:
-    """Partial blocks, other tiers."""
+    """Partial blocks."""
     stream = Stream(block_size=32)
     stream.send(stored(1, size=32))
     for block in range(10):
         stream.send(stored(50 + block, size=16))
         stream.send(stored(60 + block, size=32))
-    assert stream.feed.counters.rejected == {"block_size": 10}
+    assert stream.feed.counters.rejected == {"tail": 10}
     assert stream.feed.block_size == 32
 
 

@@ -213,7 +213,7 @@ def test_partial_tail_blocks_are_no_change_of_the_block_size() -> None:
         name = v1_block_key(ids, parent)
         worker.drain(structs.replace(end, hashes=(name,)))
     assert worker.feed.block_size == SIZE
-    assert worker.feed.counters.rejected == {"block_size": 20}
+    assert worker.feed.counters.rejected == {"tail": 20}
     assert worker.feed.complete
 
 

@@ -5,7 +5,8 @@ import time
 import msgspec
 import pytest
 
-from gateway.doctor.diagnosis import Finding, examine
+from gateway.doctor.diagnosis import examine
+from gateway.doctor.finding import Finding
 from gateway.doctor.remedies import for_events, for_rendering
 from gateway.doctor.trial import Trial
 from gateway.workers.contact import WorkerFacts

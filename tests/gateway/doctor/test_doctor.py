@@ -8,7 +8,8 @@ import pytest
 
 from gateway.cli import main
 from gateway.doctor.checkup import DoctorConfig, check, diagnose, report
-from gateway.doctor.diagnosis import Checkup, Finding
+from gateway.doctor.diagnosis import Checkup
+from gateway.doctor.finding import Finding
 from gateway.doctor.hearing import TAKEN
 from gateway.doctor.remedies import RENDERING
 from gateway.errors import ConfigError

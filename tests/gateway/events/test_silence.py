@@ -91,7 +91,7 @@ def test_no_events_though_requests_stored_blocks(
 def test_a_worker_without_source_among_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is named once others have events, with the flag that it lacks."""
+    """It is named while others have events, with the flag that it lacks."""
     fleet = Fleet()
     fleet.worker("http://w1:1", has_source=False)
     feed = fleet.worker("http://w2:1", has_source=True).knowledge[0].feed
@@ -102,8 +102,29 @@ def test_a_worker_without_source_among_others(
     (line,) = lines(caplog, "http://w1:1")
     assert "--kv-events-config" in line
     fleet.pass_time(300)
-    assert len(lines(caplog, "http://w1:1")) == 1  # once is enough
+    assert len(lines(caplog, "http://w1:1")) == 6  # each minute
     assert lines(caplog, "http://w2:1") == []
+
+
+def test_a_worker_that_can_send_none(caplog: pytest.LogCaptureFixture) -> None:
+    """Once is enough, where no flag would mend it."""
+    fleet = Fleet()
+    fleet.worker("http://w1:1", has_source=False).engine = "generic"
+    fleet.worker("http://w2:1", has_source=True).knowledge[0].feed.receive(0, BATCH)
+    fleet.pass_time(300)
+    assert len(lines(caplog, "http://w1:1")) == 1
+
+
+def test_a_worker_that_wants_a_key(caplog: pytest.LogCaptureFixture) -> None:
+    """Why no source is known is the likely cause, not the flags of its engine."""
+    fleet = Fleet()
+    shut = fleet.worker("http://w1:1", has_source=False).knowledge[0].feed
+    shut.unsourced("/server_info answers 401: it wants a key, see --worker-api-key")
+    fleet.worker("http://w2:1", has_source=True).knowledge[0].feed.receive(0, BATCH)
+    fleet.pass_time(20)
+    (line,) = lines(caplog, "http://w1:1")
+    assert "--worker-api-key" in line
+    assert "--kv-events-config" not in line
 
 
 def test_what_to_look_at() -> None:
