@@ -18,13 +18,14 @@ ELSEWHERE = {FETCHED: "POST /kv_cache_events", HEARD: "--kv-events-bind"}
 
 
 def heard(worker: Worker) -> bool:
-    """Whether each of its feeds has said something, or has nothing to say it by.
+    """Whether each of its feeds has told of a block, or has nothing to tell it by.
 
-    What cannot be indexed may be followed by what can.
+    What a cache says when it is created, or cannot be indexed, is followed by more.
     """
     return all(
         feed.state is FeedState.ESTIMATED
-        or (feed.last_sequence is not None and not feed.unindexed)
+        or feed.counters.stored > 0
+        or feed.counters.orphans > 0
         for feed in feeds(worker)
     )
 
