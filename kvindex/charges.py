@@ -66,7 +66,7 @@ class Charges:
         """Is there room for this name? That for a new block the index looks for."""
         self.account()
         index, owner = self._shelf.index, self._shelf.owner
-        if blocks.find(name) is not None:
+        if blocks.names_it(name, own):
             return announced or name in blocks.copies or self._has_room(1)
         if self._shelf.names_per_block > 1 or index.holds(owner, own):
             return self._has_room(2)

@@ -14,10 +14,16 @@ from kvindex.orphans import HolderKey
 FULL_ATTENTION = ("full_attention", "mla_attention", "sink_full_attention")
 MAPS = 32
 """At most so many (group, medium) maps of one owner."""
+NAMESAKES = 512
+"""At most so many blocks of one map have lent their name to a later one."""
 
 
 class EngineBlocks:
-    """Engine hash -> own hash of one (group, medium)."""
+    """Engine hash -> own hash of one (group, medium).
+
+    Engines that leave out of their hash what keeps blocks apart, such as a salt, give
+    several one name: `own` has the last of them, `namesakes` those before.
+    """
 
     def __init__(self, *, on_gpu: bool) -> None:
         self.on_gpu = on_gpu
@@ -25,16 +31,35 @@ class EngineBlocks:
         self.previous = Generations()
         self.copies: dict[EngineHash, int] = {}
         self.shared: dict[int, int] = {}
+        self.namesakes: dict[EngineHash, list[int]] = {}
 
     def __len__(self) -> int:
         """Entries of all its tables."""
-        names = len(self.own) + len(self.previous)
+        names = len(self.own) + len(self.previous) + self._before
         return names + len(self.copies) + len(self.shared)
 
     def find(self, engine_hash: EngineHash) -> int | None:
         """The own hash of a block that is held here."""
         own = self.own.get(engine_hash)
         return self.previous.get(engine_hash) if own is None else own
+
+    @property
+    def _before(self) -> int:
+        return sum(map(len, self.namesakes.values())) if self.namesakes else 0
+
+    def names_it(self, engine_hash: EngineHash, own: int) -> bool:
+        """Is this block held here, by this name?"""
+        held = self.find(engine_hash) == own
+        return held or own in self.namesakes.get(engine_hash, ())
+
+    def may_lend(self, engine_hash: EngineHash) -> bool:
+        """May another block have this name, too? Not of one in doubt."""
+        return engine_hash in self.own and self._before < NAMESAKES
+
+    def lend(self, engine_hash: EngineHash) -> None:
+        """Another block is to have this name, too."""
+        before = self.namesakes.setdefault(engine_hash, [])
+        before.append(self.own.pop(engine_hash))
 
     def add_copies(self, engine_hash: EngineHash, copies: int) -> None:
         """The engine holds so many more of this block."""
@@ -49,19 +74,22 @@ class EngineBlocks:
         """One more name leads to this own hash."""
         self.shared[own] = self.shared.get(own, 0) + 1
 
-    def drop_name(self, engine_hash: EngineHash) -> int | None:
-        """Forget a name; its own hash, unless another name leads there, too."""
+    def drop_name(self, engine_hash: EngineHash) -> list[int]:
+        """Forget a name; its own hashes, but those to which another name leads, too."""
         own = self.own.pop(engine_hash, None)
         if own is None:
             own = self.previous.pop(engine_hash)
         elif not self.own:
             self.own.clear()  # an empty table keeps its size
-        return None if own is None or _decrement(self.shared, own) else own
+        before = self.namesakes.pop(engine_hash, [])
+        named = before if own is None else [*before, own]
+        return [block for block in named if not _decrement(self.shared, block)]
 
     @property
-    def tables(self) -> tuple[dict[Any, int], ...]:
+    def tables(self) -> tuple[dict[Any, Any], ...]:
         """All there is."""
-        return self.own, *self.previous.tables, self.copies, self.shared
+        tables = self.own, *self.previous.tables
+        return *tables, self.copies, self.shared, self.namesakes
 
     def doubt(self) -> tuple[dict[Any, int], ...]:
         """All entries become previous ones; their copies are no longer known.
@@ -111,15 +139,22 @@ class Maps(dict[HolderKey, EngineBlocks]):
     def of_name(self, group: int | None, name: EngineHash) -> int | None:
         """The own hash of a block of one group, held in whichever medium.
 
-        Groups name blocks alike: another one's says nothing of this one.
+        Groups name blocks alike: another one's says nothing of this one. None, too,
+        where it is the name of several.
         """
+        if self.lent(name):
+            return None
         found = (self[key].find(name) for key in self.of_group(group))
         return next((own for own in found if own is not None), None)
 
-    def elsewhere(self, blocks: EngineBlocks, name: EngineHash) -> bool:
-        """Does another map of the same medium class hold this engine hash?"""
+    def lent(self, name: EngineHash) -> bool:
+        """Is this the name of several blocks?"""
+        return any(name in blocks.namesakes for blocks in self.values())
+
+    def elsewhere(self, blocks: EngineBlocks, name: EngineHash, own: int) -> bool:
+        """Does another map of the same medium class hold this block by this name?"""
         return any(
-            other.find(name) is not None
+            other.names_it(name, own)
             for other in self.values()
             if other is not blocks and other.on_gpu == blocks.on_gpu
         )

@@ -91,6 +91,8 @@ class Holder:
         before = self._counters.refused
         parent = keys.namespace.root()
         if event.parent is not None:
+            if self._names.maps.lent(event.parent):
+                return self.reject("parent")
             found = self._names.maps.find(blocks, event.parent)
             if found is None:
                 self._keep_orphans(key, event, event.parent, keys)
@@ -208,6 +210,7 @@ class Holder:
                     self.orphans.remove(key, engine_hash, whole=event.any_medium)
                     continue
                 self._counters.removed += 1
+                self.incomplete = self.incomplete or engine_hash in blocks.namesakes
                 if event.any_medium:  # such engines keep one of each
                     blocks.copies.pop(engine_hash, None)
                 self._names.remove(blocks, engine_hash)

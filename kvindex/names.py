@@ -2,13 +2,16 @@
 
 An engine hash is only a name: removals, moves and parents are given by it. Per (group,
 medium) a map leads from it to the own hash; extra copies are counted where there are
-any. One own hash may have several names: it is held while one of them is left. Of
-several groups the first to lose a block ends its residency, for a hit needs it in all.
+any. One own hash may have several names: it is held while one of them is left. One name
+may be that of several blocks: a removal does not tell which is gone, so none of them
+counts after it. Of several groups the first to lose a block ends its residency, for a
+hit needs it in all.
 
 Not here: events, orphans and bounds (`holder.py`).
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 from kvindex.engine_blocks import EngineBlocks, Maps
 from kvindex.events import EngineHash
@@ -49,14 +52,17 @@ class Names:
     def _note_one(
         self, blocks: EngineBlocks, engine_hash: EngineHash, own: int, announced: bool
     ) -> bool:
-        known = blocks.find(engine_hash)
-        if known is not None and known != own:  # one name for two contents
-            blocks.copies.pop(engine_hash, None)
+        another = blocks.find(engine_hash) is not None
+        another = another and not blocks.names_it(engine_hash, own)
+        if another and not blocks.may_lend(engine_hash):
             self._drop(blocks, engine_hash)
+            another = False
         noted, again = self._shelf.store_run((own,), on_gpu=blocks.on_gpu)
         if not noted:
             return False
-        if engine_hash in blocks.own:
+        if another:
+            blocks.lend(engine_hash)
+        elif engine_hash in blocks.own:
             if not announced:
                 blocks.add_copies(engine_hash, 1)
             return True
@@ -71,35 +77,37 @@ class Names:
     ) -> None:
         """Blocks that the owner held already, under another engine hash."""
         for own in again:
-            if not self.maps.elsewhere(blocks, names[own]):
+            if not self.maps.elsewhere(blocks, names[own], own):
                 blocks.share(own)
 
     def remove(self, blocks: EngineBlocks, engine_hash: EngineHash) -> None:
         """One copy of a block that is known here is gone."""
-        if not blocks.drop_copy(engine_hash):
+        lent = engine_hash in blocks.namesakes
+        if lent or not blocks.drop_copy(engine_hash):
             self._drop(blocks, engine_hash)
 
     def move(
         self, engine_hash: EngineHash, blocks: EngineBlocks, to: EngineBlocks
     ) -> bool:
         """A block goes to another medium; False where the bound keeps it out."""
-        own = blocks.find(engine_hash)
+        own = None if engine_hash in blocks.namesakes else blocks.find(engine_hash)
         moved = own is not None and self._note_one(to, engine_hash, own, True)
         self.remove(blocks, engine_hash)
         return moved
 
     def _drop(self, blocks: EngineBlocks, engine_hash: EngineHash) -> None:
-        own = blocks.drop_name(engine_hash)
-        if own is None:
-            return
-        if blocks.on_gpu or not self.maps.elsewhere(blocks, engine_hash):
-            self._shelf.remove(own, on_gpu=blocks.on_gpu)
-        if not any(engine_hash in other.own for other in self.maps.values()):
-            self._shelf.redoubt(own)  # what took it out of doubt was this medium
+        blocks.copies.pop(engine_hash, None)
+        for own in blocks.drop_name(engine_hash):
+            if blocks.on_gpu or not self.maps.elsewhere(blocks, engine_hash, own):
+                self._shelf.remove(own, on_gpu=blocks.on_gpu)
+            if not any(engine_hash in other.own for other in self.maps.values()):
+                self._shelf.redoubt(own)  # what took it out of doubt was this medium
 
     def doubt(self) -> None:
-        """How many copies there are is not known any more."""
+        """How many copies there are, and of what, is not known any more."""
         for blocks in self.maps.values():
+            for engine_hash in tuple(blocks.namesakes):
+                self._drop(blocks, engine_hash)
             self._shelf.index.waste.add(*blocks.doubt())
 
     def settle(self, budget: int) -> int:
@@ -129,9 +137,10 @@ class Names:
         few = self.maps.entries <= _SMALL
         if few and self._shelf.owner.blocks <= _SMALL:  # saves the index a sweep
             for blocks in self.maps.values():
-                for table in (blocks.own, *blocks.previous.tables):
-                    for own in table.values():
-                        self._shelf.remove(own, on_gpu=blocks.on_gpu)
+                lent = (own for before in blocks.namesakes.values() for own in before)
+                tables = (table.values() for table in blocks.previous.tables)
+                for own in chain(blocks.own.values(), lent, *tables):
+                    self._shelf.remove(own, on_gpu=blocks.on_gpu)
         self.discard()
 
     def discard(self) -> None:

@@ -66,11 +66,12 @@ def test_orphans_with_media_and_salt() -> None:
 
 
 def test_a_block_that_is_its_own_parent() -> None:
-    """One name for two contents: the last one counts, and nothing loops."""
+    """One name for two contents: what is below it is left out, and nothing loops."""
     stream = Stream()
-    stream.send(stored(7, parent=7))
-    stream.send(stored(7))
-    assert (stream.owner.blocks, stream.feed.orphans) == (1, 0)
+    stream.send(stored(7, parent=7), stored(7), stored(7, parent=7))
+    assert (stream.owner.blocks, stream.feed.orphans) == (2, 0)
+    stream.send(removed(7))
+    assert stream.owner.blocks == 0
 
 
 def test_blocks_refused_at_the_bound() -> None:

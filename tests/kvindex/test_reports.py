@@ -10,8 +10,8 @@ import random
 import pytest
 
 from kvindex.blocks import Namespace, chain
-from kvindex.events import EventBatch, UndecodableBatch
-from kvindex.index import Indexes
+from kvindex.events import BlockStored, EventBatch, UndecodableBatch
+from kvindex.owner import BLOCK_BYTES, HOLDING_BYTES
 from kvindex.pages import indexed_size
 from kvindex.wire.vllm import END_OF_REPLAY, decode_batch, decode_frames, encode_batch
 from tests.kvindex.engine import (
@@ -25,6 +25,8 @@ from tests.kvindex.engine import (
     stored,
 )
 from tests.kvindex.test_knowledge import World
+
+PROMPTS = 1_000
 
 
 def test_cleared_cache_is_not_believed_in() -> None:
@@ -202,12 +204,19 @@ def test_pages_that_come_one_by_one_and_branch() -> None:
 
 
 def test_block_sizes_of_a_mixed_fleet() -> None:
-    """NVIDIA/TensorRT-LLM#15005: 128, 48 and 32 each have an index of their own."""
-    indexes = Indexes(limit_bytes=1 << 20)
-    sizes = [
-        indexes.get(MODEL, indexed_size(size)).block_size for size in (128, 48, 32)
-    ]
-    assert sizes == [128, 48, 32]
+    """NVIDIA/TensorRT-LLM#15005: 128, 32 and 48 in one fleet. The same tokens are found
+    at each worker as it cuts them, and not as another does."""
+    world, sizes = World(), (128, 32, 48)
+    tokens = ids_of(1, size=384)
+    root = Namespace(model=MODEL).root()
+    prompts = [chain(tokens, size, root) for size in sizes]
+    workers = [world.worker(str(size), block_size=None) for size in sizes]
+    for worker, size, prompt in zip(workers, sizes, prompts, strict=True):
+        event = BlockStored(hashes=tuple(prompt), token_ids=tokens, block_size=size)
+        worker.feed.receive(0, payload(event))
+    found = [[worker.feed.held(prompt) for prompt in prompts] for worker in workers]
+    assert found == [[3, 0, 0], [0, 12, 0], [0, 0, 8]]
+    assert {worker.feed.state for worker in workers} == {"live"}
 
 
 def test_hashes_of_workers_with_different_seeds() -> None:
@@ -235,15 +244,23 @@ def test_salts_and_adapters_are_namespaces() -> None:
 
 
 def test_one_hash_under_two_salts() -> None:
-    """sgl-project/sglang#24568: the engine's hash left the salt out. The last one
-    counts, so nothing is credited that may be gone."""
+    """sgl-project/sglang#24568: the engine's hash left the salt out. Each salt is
+    credited with what was stored for it, and a store for one takes nothing from the
+    other. A removal does not tell whose block is gone: none is credited that may be,
+    and the feed says that it knows less."""
     stream = Stream()
-    stream.send(stored(1, names=(7,), extra_keys=(("a",),)))
-    stream.send(stored(1, names=(7,), extra_keys=(("b",),)))
-    roots = [Namespace(model=MODEL, salt=salt).root() for salt in "ab"]
-    assert [stream.held(1, root=root) for root in roots] == [0, 1]
-    stream.send(removed(7))
-    assert stream.owner.blocks == 0
+    roots = [Namespace(model=MODEL, salt=salt).root() for salt in ("a", "b", None)]
+    held = []
+    for event in (
+        stored(1, names=(7,), extra_keys=(("a",),)),
+        stored(1, names=(7,), extra_keys=(("b",),)),
+        removed(7),
+        stored(1, names=(7,), extra_keys=(("b",),)),
+    ):
+        stream.send(event)
+        held.append([stream.held(1, root=root) for root in roots])
+    assert held == [[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]]
+    assert not stream.feed.complete
 
 
 def test_a_block_in_the_middle_is_no_match() -> None:
@@ -256,15 +273,15 @@ def test_a_block_in_the_middle_is_no_match() -> None:
 
 def test_the_bound_holds_at_all_times() -> None:
     """sgl-project/sglang#16734: the tree grew between periodic evictions. Here by
-    prompts of 8,000 tokens, one after the other."""
-    limit, block = 1_000_000, 500
+    prompts of 8,000 tokens, one after the other: it is full, and never passed."""
+    limit, blocks = 1_000_000, 8_000 // 16
     stream = Stream(limit_bytes=limit)
-    for prompt in range(100):
-        stream.send(stored(*range(500 * prompt, 500 * prompt + 500)))
-        assert stream.indexes.memory.used_bytes <= limit + 500 * block
-    blocks = stream.owner.blocks
-    assert limit / block / 2 < blocks < 10_000
-    assert stream.feed.counters.refused == 50_000 - blocks
+    for prompt in range(PROMPTS):
+        stream.send(stored(*range(blocks * prompt, blocks * (prompt + 1))))
+        assert stream.indexes.memory.used_bytes <= limit
+    held = stream.owner.blocks
+    assert held == limit // (BLOCK_BYTES + HOLDING_BYTES)
+    assert stream.feed.counters.refused == PROMPTS * blocks - held
     assert not stream.feed.complete
 
 
