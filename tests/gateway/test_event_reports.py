@@ -4,13 +4,13 @@ Each test plays the report's input on whole gateways. What only concerns the mea
 events is in the tests of kvindex.
 """
 
-import asyncio
+from typing import Any
 
 import pytest
 
+from gateway.events import replay
 from gateway.workers import monitor
-from kvindex.events import AllBlocksCleared, BlockStored, EventBatch
-from kvindex.wire.vllm import encode_batch
+from kvindex.events import AllBlocksCleared, BlockStored
 from simworker.server import SimWorker
 from tests.gateway.fed import (
     SIZE,
@@ -24,14 +24,11 @@ from tests.gateway.fed import (
     turn,
 )
 from tests.gateway.test_broken_events import (
-    Publisher,
     publishing,
     stored,
     subscribed,
 )
 from tests.running import SIM, Running, StartGateway, StartWorker, until
-
-BATCHES, EVENTS = 2_000, 25
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +69,10 @@ async def test_a_cache_that_was_wiped(
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
 async def test_a_cache_that_was_wiped_unheard(
-    engine: str, start_worker: StartWorker, start_gateway: StartGateway
+    engine: str,
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """No event, but the worker finds nothing cached: the index corrects itself.
 
@@ -80,15 +80,23 @@ async def test_a_cache_that_was_wiped_unheard(
     """
     worker = await start_worker(options(engine))
     gateway = await start_gateway(worker)
-    await gateway.chat(TURN)
-    await until(lambda: held(gateway, worker) >= 8)
+    for _ in range(2):  # SGLang leaves zeros out: before its first hit none is believed
+        await gateway.chat(TURN)
+        await until(lambda: held(gateway, worker) >= 8)
     feed = feeds(gateway, worker)[0]
+    cleared = feed.counters.cleared
     await sim(gateway, worker, "/sim/faults", mute=True)
-    await sim(gateway, worker, "/sim/reset")
-    assert (await gateway.chat(TURN)).cached == 0
+    for _ in range(2):  # one may have skipped the cache
+        assert await told(gateway, TURN) >= 8 * SIZE
+        await sim(gateway, worker, "/sim/reset")
+        assert (await gateway.chat(TURN)).cached == 0
+    assert await told(gateway, TURN) == 0
+    assert "the worker finds less than is indexed" in caplog.text
+    assert (feed.complete, feed.counters.cleared) == (False, cleared)
+    assert feed.counters.found_less >= 2 * 8
     await sim(gateway, worker, "/sim/faults")
     await gateway.chat(turn(1))
-    await until(lambda: feed.counters.gaps > 0 or feed.counters.cleared > 0)
+    await until(lambda: feed.counters.gaps > 0 or feed.counters.cleared > cleared)
     answer = await gateway.chat(TURN)
     assert answer.cached >= 8 * SIZE
     await until(lambda: held(gateway, worker) >= 8)
@@ -155,7 +163,9 @@ async def test_missed_batches_without_replay(
 
 
 async def test_missed_batches_with_replay(
-    start_worker: StartWorker, start_gateway: StartGateway
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The replay is asked once, from the last batch seen, and mends it all.
 
@@ -164,15 +174,31 @@ async def test_missed_batches_with_replay(
     worker = await start_worker(options(replay_port=0))
     gateway = await start_gateway(worker)
     await gateway.chat(TURN)
-    await until(lambda: held(gateway, worker) >= 8)
+    await until(lambda: held(gateway, worker) >= 8 and _caught_up(gateway, worker))
+    feed = feeds(gateway, worker)[0]
+    last, asked = feed.last_sequence, _asked(monkeypatch)
     await sim(gateway, worker, "/sim/faults", drop=2)
     for number in range(4):
         await gateway.chat(turn(number))
-    feed = feeds(gateway, worker)[0]
-    await until(lambda: feed.counters.replayed > 0 and feed.state == "live")
+    await until(lambda: _caught_up(gateway, worker) and feed.state == "live")
+    assert asked == [last]
     assert feed.complete
+    assert (feed.counters.missed_batches, feed.counters.restarts) == (0, 0)
     for number in range(4):
         assert await told(gateway, turn(number)) >= 8 * SIZE
+
+
+def _asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers from which batches are asked for again, from now on."""
+    asked: list[int] = []
+    ask = replay._ask
+
+    async def noted(context: Any, endpoint: str, start: int, *others: Any) -> bool:
+        asked.append(start)
+        return await ask(context, endpoint, start, *others)
+
+    monkeypatch.setattr(replay, "_ask", noted)
+    return asked
 
 
 @pytest.mark.parametrize("legacy", [False, True])
@@ -220,50 +246,3 @@ def _caught_up(gateway: Running, worker: SimWorker) -> bool:
     assert worker.publisher is not None
     last = worker.publisher.next_sequence - 1
     return feeds(gateway, worker)[0].last_sequence == last
-
-
-async def test_a_flood_of_events(
-    start_worker: StartWorker, start_gateway: StartGateway
-) -> None:
-    """Of 50,000 events applied and lost make what was sent; requests do not notice.
-
-    ai-dynamo/dynamo#14167
-    """
-    worker = await start_worker(SIM)
-    async with publishing() as (endpoint, publisher):
-        gateway = await subscribed(start_gateway, worker, endpoint)
-        publisher.events(0, stored(1))
-        await until(lambda: held(gateway, worker) == 1)
-        flood = asyncio.to_thread(_flood, publisher)
-        times: list[float] = []
-        waits = asyncio.create_task(_answer_times(gateway, times))
-        await flood
-        feed = feeds(gateway, worker)[0]
-
-        def over() -> bool:
-            publisher.events(BATCHES + 1)  # again, as the first ones may be lost, too
-            return feed.last_sequence == BATCHES + 1
-
-        await until(over, 30)
-        waits.cancel()
-        counters = feed.counters
-        assert counters.batches + counters.missed_batches == BATCHES + 2
-        assert counters.events["BlockStored"] == 1 + EVENTS * (counters.batches - 2)
-        assert max(times) < 0.5
-
-
-async def _answer_times(gateway: Running, times: list[float]) -> None:
-    loop = asyncio.get_running_loop()
-    while True:
-        begun = loop.time()
-        await gateway.get("/health")
-        times.append(loop.time() - begun)
-        await asyncio.sleep(0.01)
-
-
-def _flood(publisher: Publisher) -> None:
-    """The same blocks again and again: made before, so that they come at once."""
-    events = tuple(stored(number) for number in range(EVENTS))
-    payload = encode_batch(EventBatch(timestamp=0.0, events=events, rank=0))
-    for sequence in range(1, BATCHES + 1):
-        publisher.payload(sequence, payload)
