@@ -1,6 +1,7 @@
 """Whole gateways over real sockets, in front of simulated workers in this process."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,7 +20,14 @@ from simworker.model import demo_model_dir
 from simworker.options import SimOptions
 from simworker.server import SimWorker
 from tests.render.models import byte_level, save
-from tests.running import MODEL, SIM, Running, StartGateway, StartWorker
+from tests.running import (
+    MODEL,
+    SIM,
+    Running,
+    StartGateway,
+    StartWorker,
+    until_followed,
+)
 
 
 @pytest.fixture(scope="session")
@@ -129,8 +137,9 @@ async def start_gateway(
 
 
 async def _connected(gateway: Gateway) -> None:
-    """Wait for the event sockets; ZMQ tells the publisher a little after."""
-    for facts in gateway.monitor.facts.values():
-        if facts.sources:
-            await asyncio.sleep(0.2)
-            return
+    """Wait for the event sockets, if anybody publishes there."""
+    facts = gateway.monitor.facts
+    workers = [worker for worker in gateway.pool.workers if worker.url in facts]
+    told = [worker for worker in workers if facts[worker.url].sources]
+    with contextlib.suppress(TimeoutError):
+        await until_followed(*told, within_s=2.0)

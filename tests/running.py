@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.app import Gateway
+from kvindex.standing import FeedState
 from router.worker import Worker
 from simworker.options import SimOptions
 from simworker.server import SimWorker
@@ -158,3 +159,16 @@ async def until(holds: Callable[[], Any], within_s: float = WAIT_S) -> None:
             if result:
                 return
             await asyncio.sleep(0.01)
+
+
+async def until_followed(*workers: Worker, within_s: float = WAIT_S) -> None:
+    """Wait until the events of these workers are heard, or known not to come."""
+    if workers:
+        await until(lambda: all(map(_is_followed, workers)), within_s)
+        await asyncio.sleep(0.2)  # ZMQ tells the publisher a little after
+
+
+def _is_followed(worker: Worker) -> bool:
+    nobody = FeedState.ESTIMATED, FeedState.SILENT
+    feeds = [known.feed for known in worker.knowledge.values()]
+    return all(feed.reached or feed.state in nobody for feed in feeds)

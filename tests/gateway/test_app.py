@@ -80,9 +80,11 @@ async def test_nothing_is_left_after_stop(start_worker: StartWorker) -> None:
     worker = await start_worker(SIM)
     before = asyncio.all_tasks()
     gateway = Gateway(Config(workers=((worker.url,),), render="never"))
-    await gateway.start()
-    assert len(asyncio.all_tasks()) > len(before)
-    await gateway.stop()
+    try:
+        await gateway.start()
+        assert len(asyncio.all_tasks()) > len(before)
+    finally:
+        await gateway.stop()
     await until(lambda: asyncio.all_tasks() <= before)
 
 

@@ -1,6 +1,5 @@
 """A stream of events in the hands of the test: gaps, garbage, silence."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -41,18 +40,20 @@ def _feed_states(gateway: Running) -> list[str]:
 
 
 @asynccontextmanager
-async def publishing() -> AsyncIterator[tuple[str, "Publisher"]]:
-    """A PUB socket on a free port: its endpoint and how to send."""
-    with zmq.Context() as context, context.socket(zmq.PUB) as socket:
+async def publishing() -> AsyncIterator["Publisher"]:
+    """A socket that publishes on a free port."""
+    with zmq.Context() as context, context.socket(zmq.XPUB) as socket:
+        socket.set(zmq.LINGER, 0)
         port = socket.bind_to_random_port("tcp://127.0.0.1")
-        yield f"tcp://127.0.0.1:{port}", Publisher(socket)
+        yield Publisher(socket, f"tcp://127.0.0.1:{port}")
 
 
 class Publisher:
     """Sends batches with any sequence number."""
 
-    def __init__(self, socket: "zmq.Socket[bytes]") -> None:
+    def __init__(self, socket: "zmq.Socket[bytes]", endpoint: str) -> None:
         self._socket = socket
+        self.endpoint = endpoint
 
     def events(self, sequence: int, *events: KVEvent) -> None:
         """A well-formed batch."""
@@ -62,6 +63,10 @@ class Publisher:
     def payload(self, sequence: int, payload: bytes) -> None:
         """Any bytes as a batch."""
         self._socket.send_multipart(encode_frames(b"", sequence, payload))
+
+    async def heard(self) -> None:
+        """Wait for the first subscription: what is sent before is lost."""
+        await until(partial(self._socket.poll, 0))
 
     def frames(self, frames: Sequence[bytes]) -> None:
         """Anything at all."""
@@ -75,14 +80,17 @@ def stored(number: int, parent: int | None = None) -> BlockStored:
 
 
 async def subscribed(
-    start_gateway: StartGateway, worker: SimWorker, endpoint: str, **options: Any
+    start_gateway: StartGateway,
+    worker: SimWorker,
+    publisher: Publisher,
+    **options: Any,
 ) -> Running:
-    """A gateway that follows `endpoint` as the worker's."""
-    source = EventEndpoint(worker.url, 0, endpoint)
+    """A gateway that follows `publisher` as the worker's."""
+    source = EventEndpoint(worker.url, 0, publisher.endpoint)
     gateway = await start_gateway(worker, kv_events=(source,), **options)
     known = gateway.gateway.pool.workers[0].knowledge
     await until(lambda: known[0].feed.reached)
-    await asyncio.sleep(0.2)  # the publisher hears of the subscription
+    await publisher.heard()
     return gateway
 
 
@@ -91,8 +99,8 @@ async def test_a_gap_in_the_events(
 ) -> None:
     """Missed batches: degraded, in metrics and on the page, until all is settled."""
     worker = await start_worker(SIM)
-    async with publishing() as (endpoint, publisher):
-        gateway = await subscribed(start_gateway, worker, endpoint)
+    async with publishing() as publisher:
+        gateway = await subscribed(start_gateway, worker, publisher)
         publisher.events(0, stored(1))
         await until(lambda: held(gateway, worker) == 1)
         assert (await gateway.feed())["complete"] is True
@@ -118,8 +126,8 @@ async def test_broken_events_are_skipped(
 ) -> None:
     """Counted by reason, logged once each, and the feed goes on."""
     worker = await start_worker(SIM)
-    async with publishing() as (endpoint, publisher):
-        gateway = await subscribed(start_gateway, worker, endpoint)
+    async with publishing() as publisher:
+        gateway = await subscribed(start_gateway, worker, publisher)
         publisher.events(0, stored(1))
         for sequence in range(1, 4):
             publisher.payload(sequence, b"\xc1 no msgpack")
@@ -145,8 +153,8 @@ async def test_a_silent_worker(
     soon = partial(FeedSettings, silent_after_s=0.1)
     monkeypatch.setattr("gateway.events.ingest.FeedSettings", soon)
     worker = await start_worker(SIM)
-    async with publishing() as (endpoint, _):
-        gateway = await subscribed(start_gateway, worker, endpoint)
+    async with publishing() as publisher:
+        gateway = await subscribed(start_gateway, worker, publisher)
         assert (await gateway.feed())["state"] == "live"
         await gateway.chat(TURN)
         await until(lambda: _feed_states(gateway) == ["silent"])

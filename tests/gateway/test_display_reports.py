@@ -17,8 +17,8 @@ async def test_two_missed_batches_are_shown(
     llm-d/llm-d-router#1737
     """
     worker = await start_worker(SIM)
-    async with publishing() as (endpoint, publisher):
-        gateway = await subscribed(start_gateway, worker, endpoint)
+    async with publishing() as publisher:
+        gateway = await subscribed(start_gateway, worker, publisher)
         for sequence in (1, 2, 5):
             publisher.events(sequence, stored(sequence))
         await until(lambda: held(gateway, worker) == 3)
@@ -41,8 +41,8 @@ async def test_spans_that_do_not_fit_are_shown_with_a_reason(
     span = msgspec.structs.replace(
         stored(1), hashes=(1, 2), token_ids=pack_ids(range(5 * 16))
     )
-    async with publishing() as (endpoint, publisher):
-        gateway = await subscribed(start_gateway, worker, endpoint)
+    async with publishing() as publisher:
+        gateway = await subscribed(start_gateway, worker, publisher)
         publisher.events(0, span, stored(7))
         await until(lambda: held(gateway, worker) == 1)
         assert await gateway.metric("rejected_events_total", reason="length") == 1
@@ -59,8 +59,8 @@ async def test_groups_that_do_not_count_are_shown_with_a_reason(
     """
     worker = await start_worker(SIM)
     sparse = msgspec.structs.replace(stored(2), group=1, group_kind="sliding_window")
-    async with publishing() as (endpoint, publisher):
-        gateway = await subscribed(start_gateway, worker, endpoint)
+    async with publishing() as publisher:
+        gateway = await subscribed(start_gateway, worker, publisher)
         publisher.events(0, stored(1), sparse)
         await until(lambda: held(gateway, worker) == 1)
         assert await gateway.metric("rejected_events_total", reason="group_kind") == 1
@@ -75,8 +75,8 @@ async def test_lost_and_applied_batches_make_what_was_sent(
     ai-dynamo/dynamo#14167
     """
     worker = await start_worker(SIM)
-    async with publishing() as (endpoint, publisher):
-        gateway = await subscribed(start_gateway, worker, endpoint)
+    async with publishing() as publisher:
+        gateway = await subscribed(start_gateway, worker, publisher)
         for sequence in range(100):
             if sequence % 10 != 5:
                 publisher.events(sequence, stored(sequence + 1))
@@ -93,8 +93,8 @@ async def test_blocks_without_a_root_are_shown(
     llm-d/llm-d-kv-cache#372
     """
     worker = await start_worker(SIM)
-    async with publishing() as (endpoint, publisher):
-        gateway = await subscribed(start_gateway, worker, endpoint)
+    async with publishing() as publisher:
+        gateway = await subscribed(start_gateway, worker, publisher)
         publisher.events(0, stored(1), stored(8, parent=77))
         await until(lambda: held(gateway, worker) == 1)
         assert await gateway.metric("orphan_blocks_total") == 1

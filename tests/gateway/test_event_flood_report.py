@@ -20,8 +20,8 @@ async def test_a_flood_of_events(
     ai-dynamo/dynamo#14167
     """
     worker = await start_worker(SIM)
-    async with publishing() as (endpoint, publisher):
-        gateway = await subscribed(start_gateway, worker, endpoint)
+    async with publishing() as publisher:
+        gateway = await subscribed(start_gateway, worker, publisher)
         publisher.events(0, stored(1))
         await until(lambda: held(gateway, worker) == 1)
         feed = feeds(gateway, worker)[0]

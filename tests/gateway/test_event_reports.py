@@ -58,8 +58,8 @@ async def test_a_cache_that_was_wiped(
     vllm-project/aibrix#2287
     """
     worker = await start_worker(SIM)
-    async with publishing() as (endpoint, publisher):
-        gateway = await subscribed(start_gateway, worker, endpoint)
+    async with publishing() as publisher:
+        gateway = await subscribed(start_gateway, worker, publisher)
         publisher.events(0, chain(1, 8))
         await until(lambda: held(gateway, worker) == 8)
         publisher.events(1, AllBlocksCleared())
@@ -110,8 +110,8 @@ async def test_a_restart_without_replay(
     llm-d/llm-d-router#2853
     """
     worker = await start_worker(SIM)
-    async with publishing() as (endpoint, publisher):
-        gateway = await subscribed(start_gateway, worker, endpoint)
+    async with publishing() as publisher:
+        gateway = await subscribed(start_gateway, worker, publisher)
         for sequence in range(501):
             publisher.events(sequence, stored(sequence + 1))
         await until(lambda: held(gateway, worker) == 501)
@@ -129,8 +129,8 @@ async def test_children_of_unknown_parents(
     llm-d/llm-d-kv-cache#372
     """
     worker = await start_worker(SIM)
-    async with publishing() as (endpoint, publisher):
-        gateway = await subscribed(start_gateway, worker, endpoint)
+    async with publishing() as publisher:
+        gateway = await subscribed(start_gateway, worker, publisher)
         publisher.events(7, chain(2, 3, parent=0xAB))
         publisher.events(8, chain(5, 2, parent=4))
         await until(lambda: feeds(gateway, worker)[0].last_sequence == 8)
@@ -152,8 +152,8 @@ async def test_missed_batches_without_replay(
     llm-d/llm-d-router#1737
     """
     worker = await start_worker(SIM)
-    async with publishing() as (endpoint, publisher):
-        gateway = await subscribed(start_gateway, worker, endpoint)
+    async with publishing() as publisher:
+        gateway = await subscribed(start_gateway, worker, publisher)
         for sequence in (1, 2, 5):
             publisher.events(sequence, stored(sequence))
         await until(lambda: held(gateway, worker) == 3)

@@ -4,7 +4,6 @@ Each test plays the report's input on whole gateways. What only concerns the mea
 events is in the tests of kvindex.
 """
 
-import asyncio
 import json
 from functools import partial
 from typing import Any
@@ -125,12 +124,12 @@ async def test_one_request_places_what_other_gateways_sent(
     chats = [[system, *turn(number)] for number in range(3)]
     await first.chat(chats[0])
     late = await start_gateway(worker)
-    await until(lambda: feeds(late, worker)[0].reached)
-    await asyncio.sleep(0.2)  # the publisher hears of the subscription
     await first.chat(chats[1])
-    await until(lambda: feeds(late, worker)[0].counters.orphans)
+    await late.until_events_arrive(worker)
+    assert feeds(late, worker)[0].counters.orphans
     await late.chat(chats[2])
-    await until(lambda: held(late, worker))
+    await late.until_events_arrive(worker)
+    assert held(late, worker)
     more = [*chats[1], {"role": "user", "content": "And who else? " * 40}]
     before = await late.hits()
     answer = await late.chat(more)
@@ -147,13 +146,13 @@ async def test_ranks_are_kept_apart(
     llm-d/llm-d-router#2379
     """
     worker = await start_worker(SIM)
-    async with publishing() as (endpoint, publisher), publishing() as (other, _):
+    async with publishing() as publisher, publishing() as other:
         sources = (
-            EventEndpoint(worker.url, 0, other),
-            EventEndpoint(worker.url, 3, endpoint),
+            EventEndpoint(worker.url, 0, other.endpoint),
+            EventEndpoint(worker.url, 3, publisher.endpoint),
         )
         gateway = await start_gateway(worker, kv_events=sources)
-        await asyncio.sleep(0.3)
+        await publisher.heard()
         publisher.events(0, chain(1, 4))
         await until(lambda: held(gateway, worker) == 4)
         found = {r: f.owner.blocks if f.owner else 0 for r, f in _all(gateway, worker)}

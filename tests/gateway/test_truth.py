@@ -1,13 +1,23 @@
 """Predicted and delivered on whole gateways: each loss is counted for what it is."""
 
-import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.gateway.fed import ENGINES, SIZE, TURN, feeds, held, options, sim, turn
+from tests.gateway.fed import (
+    ENGINES,
+    SIZE,
+    TURN,
+    feeds,
+    held,
+    options,
+    sim,
+    told,
+    turn,
+)
 from tests.running import MODEL, SIM, Running, StartGateway, StartWorker, until
 
 
@@ -38,10 +48,6 @@ async def reason_of(gateway: Running, **fields: Any) -> dict[str, int]:
         shown = await gateway.metric("uncompared_requests_total", reason=reason)
         assert shown == count
     return reasons
-
-
-DRAINED_S = 1.5
-"""Until what a worker keeps to be fetched has been fetched."""
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -81,8 +87,7 @@ async def test_what_a_wiped_cache_had_is_gone(
     gateway = await start_gateway(worker)
     for number in (1, 2, 1, 2):
         await gateway.chat(turn(number))
-        await until(lambda: held(gateway, worker) >= 8)
-    await asyncio.sleep(DRAINED_S)  # both turns are indexed, not the first alone
+        await until(partial(_knows, gateway, number))
     await sim(gateway, worker, "/sim/faults", mute=True)
     await sim(gateway, worker, "/sim/reset")
     before = await fates(gateway)
@@ -97,6 +102,10 @@ async def test_what_a_wiped_cache_had_is_gone(
     assert feed.counters.found_less > 0
     reasons = await gateway.metric("feed_reason", reason=feed.reason)
     assert reasons == 1
+
+
+async def _knows(gateway: Running, number: int) -> bool:
+    return await told(gateway, turn(number)) >= 8 * SIZE
 
 
 async def test_hits_that_nobody_knew_of(

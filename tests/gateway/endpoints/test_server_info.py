@@ -120,7 +120,7 @@ async def test_the_loop_does_not_wait(
     while (await server.get("/server_info"))["render_fingerprint"] is None:
         await asyncio.sleep(0.005)
         longest, before = max(longest, time.monotonic() - before), time.monotonic()
-    assert longest < 1.0
+    assert longest < 2.0
     found = await _fingerprint(server)
     assert found["digest"] == sha256_json(found["compared"])
     assert found["compared"]["model_type"] == "tiny"

@@ -1,8 +1,8 @@
 """Publishers that connect to a gateway that listens."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import zmq
@@ -11,11 +11,11 @@ from kvindex.blocks import pack_ids
 from kvindex.events import BlockStored, EventBatch
 from kvindex.wire.vllm import encode_batch, encode_frames
 from simworker.server import SimWorker
-from tests.running import Running, StartGateway, free_port
+from tests.running import Running, StartGateway, free_port, until
 
 
 class Connecting:
-    """A PUB socket that connects, as some publishers do."""
+    """A socket that publishes and connects, as some do."""
 
     def __init__(self, socket: "zmq.Socket[bytes]", topic: str) -> None:
         self._socket = socket
@@ -44,11 +44,12 @@ class Connecting:
 async def connecting(endpoint: str, *topics: str) -> AsyncIterator[list[Connecting]]:
     """A publisher per topic, connected to `endpoint`, where they are heard."""
     with zmq.Context() as context:
-        sockets = [context.socket(zmq.PUB) for _ in topics]
-        for socket in sockets:
-            socket.connect(endpoint)
-        await asyncio.sleep(0.3)  # what is sent before the subscription is lost
+        sockets = [context.socket(zmq.XPUB) for _ in topics]
         try:
+            for socket in sockets:
+                socket.connect(endpoint)
+                # What is sent before the subscription comes is lost.
+                await until(partial(socket.poll, 0))
             pairs = zip(sockets, topics, strict=True)
             yield [Connecting(socket, topic) for socket, topic in pairs]
         finally:

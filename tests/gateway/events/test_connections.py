@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 
 import zmq
 import zmq.asyncio
@@ -51,6 +51,16 @@ async def listening() -> AsyncIterator[tuple[Heard, str]]:
         context.destroy(linger=0)
 
 
+@contextmanager
+def talking() -> Iterator["zmq.Context[zmq.Socket[bytes]]"]:
+    """Where sockets are made; none is left, or the end would wait for it for ever."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    try:
+        yield context
+    finally:
+        context.destroy(linger=0)
+
+
 async def publisher(
     context: "zmq.Context[zmq.Socket[bytes]]", heard: Heard, endpoint: str
 ) -> "zmq.Socket[bytes]":
@@ -68,7 +78,7 @@ async def publisher(
 async def test_connections_one_after_the_other() -> None:
     """ZMQ uses one number for all of them: each has a name, each loss is told once."""
     async with listening() as (heard, endpoint):
-        with zmq.Context() as context:
+        with talking() as context:
             for number in range(4):
                 socket = await publisher(context, heard, endpoint)
                 socket.send(b"%d" % number)
@@ -84,7 +94,7 @@ async def test_connections_one_after_the_other() -> None:
 async def test_what_is_unread_when_a_connection_is_lost() -> None:
     """The loss is told after all that came by it, though others have come since."""
     async with listening() as (heard, endpoint):
-        with zmq.Context() as context:
+        with talking() as context:
             first = await publisher(context, heard, endpoint)
             for _ in range(2_000):
                 first.send(b"old")
@@ -112,7 +122,7 @@ async def test_what_is_unread_when_a_connection_is_lost() -> None:
 async def test_one_that_is_lost_before_it_is_heard() -> None:
     """Its loss is told all the same, after its messages; that of a silent one not."""
     async with listening() as (heard, endpoint):
-        with zmq.Context() as context:
+        with talking() as context:
             silent = await publisher(context, heard, endpoint)
             for number in range(3):
                 socket = await publisher(context, heard, endpoint)

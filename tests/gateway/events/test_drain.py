@@ -153,7 +153,7 @@ async def test_a_buffer_that_runs_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The oldest events are gone: in doubt, and the setting is named."""
-    monkeypatch.setattr(drain, "BUSY_S", 0.7)
+    monkeypatch.setattr(drain, "BUSY_S", 2.0)
     worker = await start_worker(options("trtllm", event_buffer=4))
     gateway = await start_gateway(worker)
     await asyncio.gather(*(gateway.chat(turn(number)) for number in range(12)))

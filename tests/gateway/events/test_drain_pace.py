@@ -1,9 +1,6 @@
 """When events are fetched, and what holes in their ids mean."""
 
-import asyncio
 import itertools
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -43,31 +40,37 @@ def test_holes_are_said_once_a_minute(steps: list[tuple[int, int, bool]]) -> Non
     assert bool(said) is any(found for *_, found in steps)
 
 
+class Ticking:
+    """A clock that goes on by a hundredth of a second with each look at it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        self.now += 0.01
+        return self.now
+
+
 async def test_often_while_busy_and_seldom_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At each interval while requests run and a while after, else once a second."""
-    monkeypatch.setattr(drain, "BUSY_S", 0.01)
-    monkeypatch.setattr(drain, "IDLE_S", 0.2)
-    monkeypatch.setattr(drain, "LINGER_S", 0.05)
-    loop = asyncio.get_running_loop()
-    worker = Worker(
-        WorkerSpec(url="http://w:1"), clock=loop.time, rate=PrefillRate(1000.0)
-    )
-    pace = Pace(worker, loop.time)
-    assert await _took(pace.wait, heard=False) >= 0.2
+    monkeypatch.setattr(drain, "BUSY_S", 0.0)
+    clock = Ticking()
+    worker = Worker(WorkerSpec(url="http://w:1"), clock=clock, rate=PrefillRate(1000.0))
+    pace = Pace(worker, clock)
+
+    async def took(*, heard: bool) -> float:
+        begun = clock.now
+        await pace.wait(heard=heard)
+        return clock.now - begun
+
+    assert await took(heard=False) >= drain.IDLE_S
     booking = worker.ledger(0).book(10, 10, prefill_s=None)
-    assert await _took(pace.wait, heard=False) < 0.1
+    assert await took(heard=False) < 0.1
     booking.release()
     worker.ledger(0).last_turn += 1  # one came and went between two looks
-    assert await _took(pace.wait, heard=False) < 0.1
-    assert await _took(pace.wait, heard=True) < 0.1
-    await asyncio.sleep(0.06)
-    assert await _took(pace.wait, heard=False) >= 0.2
-
-
-async def _took(wait: Callable[..., Any], **given: bool) -> float:
-    loop = asyncio.get_running_loop()
-    begun = loop.time()
-    await wait(**given)
-    return loop.time() - begun
+    assert await took(heard=False) < 0.1
+    assert await took(heard=True) < 0.1
+    clock.now += drain.LINGER_S
+    assert await took(heard=False) >= drain.IDLE_S

@@ -151,7 +151,8 @@ async def test_gauges_fall_to_zero_when_nothing_is_in_flight(
     """
     slow = await start_worker(options(speed=2.0))
     gateway = await start_gateway(slow)
-    chat = asyncio.create_task(gateway.chat(TURN, stream=False))
+    long = {"max_tokens": 4_000, "min_tokens": 4_000}
+    chat = asyncio.create_task(gateway.chat(TURN, stream=False, **long))
     await until(lambda: gateway.metric("inflight_requests"))
     chat.cancel()
     for name in ("inflight_requests", "inflight_uncached_tokens"):

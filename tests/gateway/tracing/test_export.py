@@ -92,7 +92,7 @@ async def test_a_full_queue() -> None:
     await until(lambda: not queued.queue._queue)  # they are on their way
     begun = time.perf_counter()
     queued.spans(*"cdefghij")
-    assert time.perf_counter() - begun < 0.1
+    assert time.perf_counter() - begun < 2
     assert queued.dropped == 4
     queued.exporter.may.set()
     await until(lambda: queued.exported == 6)

@@ -16,7 +16,13 @@ from gateway.errors import (
 from gateway.upstreams.exchange import Timeouts
 from gateway.upstreams.origin import Origin
 from gateway.upstreams.upstream import UpstreamRequest, Upstreams
-from tests.proxy.raw import RawWorker, WorkerConnection, answering, json_answer
+from tests.proxy.raw import (
+    WAIT_S,
+    RawWorker,
+    WorkerConnection,
+    answering,
+    json_answer,
+)
 
 
 @pytest.fixture
@@ -145,7 +151,7 @@ async def test_cancelled_request_closes_its_connection(upstreams: Upstreams) -> 
         sending = upstreams.send(Origin.parse(worker.url), post())
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(sending, timeout=0.05)
-        assert await took < 0.5
+        await asyncio.wait_for(took, WAIT_S)
 
 
 async def test_what_is_expected_to_take_long_is_waited_for() -> None:

@@ -264,7 +264,7 @@ async def test_a_worker_that_does_not_answer_holds_up_nobody(
     await until(lambda: paths.count("/prometheus/metrics") >= 2)
     begun = time.monotonic()
     assert (await shown(gateway))["state"] == "ready"
-    assert time.monotonic() - begun < 1.0
+    assert time.monotonic() - begun < 10  # it hangs for a minute
 
 
 async def test_nobody_is_asked_if_so_configured(

@@ -20,6 +20,7 @@ from tests.running import (
     StartGateway,
     StartWorker,
     until,
+    until_followed,
 )
 
 TEXT = "Which harbour is the oldest that is still in use, and who says so? " * 12
@@ -105,7 +106,7 @@ async def test_a_worker_may_start_after_the_gateway(
     await gateway.get("/ready", 503)
     late = await start_worker(options)
     await until(lambda: gateway.gateway.admin.ready())
-    await asyncio.sleep(0.3)  # the event socket
+    await until_followed(*gateway.gateway.pool.workers)
     await gateway.chat(TURN)
     await gateway.until_events_arrive(late)
     answer = await gateway.chat(TURN)
@@ -163,7 +164,7 @@ async def test_a_restarted_worker_has_an_empty_cache(
     )
     await until(lambda: _restarts(gateway) == 1)
     assert held(gateway, new) == 0
-    await asyncio.sleep(0.3)  # the new event socket
+    await until_followed(*gateway.gateway.pool.workers)
     explained = await gateway.post(
         "/gateway/explain", {"model": MODEL, "messages": TURN}
     )
@@ -226,7 +227,7 @@ async def test_another_model_at_the_same_address(
     )
     (worker,) = gateway.gateway.pool.workers
     await until(lambda: worker.models == {"newer"})
-    await asyncio.sleep(0.3)  # the new event socket
+    await until_followed(*gateway.gateway.pool.workers)
     for _ in range(2):
         await gateway.chat(TURN, model="newer")
         await gateway.until_events_arrive(new)
@@ -289,7 +290,7 @@ async def test_a_fault_of_ours_is_logged_and_watching_goes_on(
     monkeypatch.setattr(gateway.gateway.pool, "listed", listed)
     await until(lambda: faults < -1)
     assert await gateway.metric("internal_errors_total", where="background") == 1
-    await asyncio.sleep(0.3)  # followed again
+    await until_followed(*gateway.gateway.pool.workers)
     await gateway.chat(TURN)
     await gateway.until_events_arrive(worker)
     await until(lambda: _feed_states(gateway) == ["live"])
