@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 
+import pytest
+
 from kvindex.events import EventBatch
 from kvindex.wire.vllm import encode_batch
 from tests.gateway.fed import feeds, held, turn
@@ -12,6 +14,7 @@ from tests.running import SIM, Running, StartGateway, StartWorker, until
 BATCHES, EVENTS = 8_000, 25
 
 
+@pytest.mark.timeout(180)  # seconds of work, on whatever else runs
 async def test_a_flood_of_events(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
@@ -35,7 +38,7 @@ async def test_a_flood_of_events(
             chats = group.create_task(_chat(gateway, times))
             begun = asyncio.get_running_loop().time()
             await asyncio.to_thread(_flood, publisher)
-            await until(over, 60)
+            await until(over, 150)
             taken = asyncio.get_running_loop().time() - begun
             chats.cancel()
         counters = feed.counters
@@ -51,6 +54,7 @@ async def _chat(gateway: Running, times: list[float]) -> None:
         begun = loop.time()
         await gateway.chat(turn(number))
         times.append(loop.time() - begun)
+        await asyncio.sleep(0.05)
 
 
 def _flood(publisher: Publisher) -> None:

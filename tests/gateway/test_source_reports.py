@@ -125,11 +125,11 @@ async def test_one_request_places_what_other_gateways_sent(
     await first.chat(chats[0])
     late = await start_gateway(worker)
     await first.chat(chats[1])
+    await until(lambda: feeds(late, worker)[0].counters.orphans)
     await late.until_events_arrive(worker)
-    assert feeds(late, worker)[0].counters.orphans
     await late.chat(chats[2])
+    await until(lambda: held(late, worker))
     await late.until_events_arrive(worker)
-    assert held(late, worker)
     more = [*chats[1], {"role": "user", "content": "And who else? " * 40}]
     before = await late.hits()
     answer = await late.chat(more)

@@ -73,7 +73,7 @@ async def test_a_late_gateway_learns_what_was_before(
     await early.chat(TURN)
     late = await start_gateway(worker)
     await until(lambda: _all(early, worker) and _all(late, worker))
-    assert held(late, worker) == held(early, worker) > 0
+    await until(lambda: held(late, worker) == held(early, worker) > 0)
     assert feeds(late, worker)[0].complete
     answer = await late.chat(TURN)
     assert await late.hits() == (answer.cached, answer.cached)
@@ -103,8 +103,8 @@ async def test_a_late_gateway_without_replay(
     second = await early.chat(so_far, **fields)
     assert second.worker == first.worker
     (worker,) = (worker for worker in workers if worker.url == second.worker)
-    await until(lambda: _all(late, worker))
-    assert feeds(late, worker)[0].orphans > 0
+    heard = feeds(late, worker)[0]
+    await until(lambda: _all(late, worker) and heard.orphans > 0)
     so_far += [_said(second), *turn(3)]
     asked = {"model": MODEL, "messages": so_far}
     explained = await late.post("/gateway/explain", asked)
