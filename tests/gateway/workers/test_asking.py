@@ -72,9 +72,7 @@ async def test_no_http(client: aiohttp.ClientSession) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9\r\n" * 100)
         writer.close()
 
-    server = await asyncio.start_server(talk, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    with pytest.raises(Unanswered, match="/x: "):
-        await Asker(client, f"http://127.0.0.1:{port}", None).get("/x", 9)
-    server.close()
-    await server.wait_closed()
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(Unanswered, match="/x: "):
+            await Asker(client, f"http://127.0.0.1:{port}", None).get("/x", 9)
