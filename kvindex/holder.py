@@ -88,8 +88,7 @@ class Holder:
         if not self._charges.named(event.hashes, keys.media):
             self.refuse(len(event.hashes))
             return False
-        before = self._counters.refused
-        parent = keys.namespace.root()
+        before, parent = self._counters.refused, keys.namespace.root()
         if event.parent is not None:
             if self._names.maps.lent(event.parent):
                 return self.reject("parent")
@@ -269,8 +268,7 @@ class Holder:
     def settle(self, budget: int) -> int:
         """Walk blocks from before the doubt; how many of `budget` are left.
 
-        Those in doubt are dropped, the others kept: where any are in doubt, call
-        `settle_all` first.
+        Those in doubt are dropped: where there are any, call `settle_all` first.
         """
         return self._names.settle(budget)
 
