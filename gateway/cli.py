@@ -29,7 +29,7 @@ SIMULATED = {
     "sim-worker": ("simworker.cli", "one simulated worker"),
     "simulate": (
         "simworker.simulate.cli",
-        "a trace replayed on a virtual clock: what would each policy do?",
+        "replay a trace on a virtual clock, and tell what each policy would do",
     ),
 }
 """The simulated worker is beside the gateway, not below it: it is imported only for its
