@@ -9,12 +9,14 @@ from typing import Literal
 
 Dialect = Literal["union", "trtllm", "vllm"]
 SHOWN_CHARACTERS = 200  # of a value that is quoted in a message
+MOST_CHARACTERS = 600  # of a message, of up to 6 bytes each in JSON: below 4 KB
 
 
 class RenderRefused(Exception):
     """A request that is not rendered.
 
-    `status` is the HTTP status, `type` and `param` are fields of the error body.
+    `status` is the HTTP status, `type` and `param` are fields of the error body. What
+    is too long of the message is cut: it may quote what the client sent.
     """
 
     def __init__(
@@ -25,8 +27,8 @@ class RenderRefused(Exception):
         type: str = "BadRequestError",
         param: str | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = message[:MOST_CHARACTERS]
+        super().__init__(self.message)
         self.status = status
         self.type = type
         self.param = param
