@@ -27,7 +27,10 @@ pytestmark = pytest.mark.usefixtures("never_blocks")
 async def test_models_are_the_union(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """Every model once, as its first worker lists it, dead workers aside."""
+    """Every model once, as its first worker lists it, dead workers aside.
+
+    vllm-project/router#135
+    """
     for_both = await start_worker(
         msgspec.structs.replace(SIM, served_model_name=("both", "one"))
     )
@@ -97,7 +100,10 @@ async def test_one_model(
 async def test_ready_once_a_worker_is(
     start_worker: StartWorker, start_gateway: StartGateway
 ) -> None:
-    """Alive at once, ready only with a worker."""
+    """Alive at once, ready only with a worker.
+
+    sgl-project/sglang#3802
+    """
     lonely = await start_gateway(DEAD)
     assert await lonely.get("/health") == {"status": "ok"}
     assert "no worker" in (await lonely.get("/ready", 503))["status"]
@@ -165,7 +171,10 @@ async def test_wrong_method(
 
 
 async def test_request_id(start_gateway: StartGateway) -> None:
-    """Kept or made, sent to the worker, returned; also with an error."""
+    """Kept or made, sent to the worker, returned; also with an error.
+
+    BerriAI/litellm#4419
+    """
     async with RawWorker(answering(json_answer(b'{"data": []}'))) as worker:
         gateway = await start_gateway(worker.url, model=())
         url = gateway.url

@@ -1,13 +1,18 @@
 """Reports from the field about load that nobody counted, and what they say of us."""
 
 import asyncio
+from typing import Any
 
+import msgspec
+import pytest
 from aiohttp import web
 
+from router.load import KV_FULL
+from simworker.options import SimOptions
 from tests.gateway.answering import Answer, Scripted
-from tests.running import StartGateway
+from tests.running import MODEL, SIM, Running, StartGateway, StartWorker, until
 
-ASKED = 30
+WORKERS, ASKED = 8, 480
 
 
 def _slow(counts: list[int], number: int) -> Answer:
@@ -26,18 +31,63 @@ def _slow(counts: list[int], number: int) -> Answer:
 async def test_load_on_passed_through_routes_counts(
     start_gateway: StartGateway, scripted: Scripted
 ) -> None:
-    """vllm-project/router#179: one engine got all of `/inference/v1/generate`."""
-    counts = [0, 0, 0]
-    urls = [await scripted(_slow(counts, number)) for number in range(3)]
+    """One prefix, 480 requests of `/inference/v1/generate`: one engine got them all.
+
+    vllm-project/router#179
+    """
+    counts = [0] * WORKERS
+    urls = [await scripted(_slow(counts, number)) for number in range(WORKERS)]
     gateway = await start_gateway(*urls)
 
     async def ask(number: int) -> int:
         path = gateway.url + "/inference/v1/generate"
-        ids = list(range(number, 2_000 + number))
+        ids = [*range(2_000), number]
         body = {"model": "m", "token_ids": ids, "sampling_params": {}}
         async with gateway.client.post(path, json=body) as answer:
             return answer.status
 
     assert set(await asyncio.gather(*map(ask, range(ASKED)))) == {200}
     assert sum(counts) == ASKED
-    assert min(counts) >= ASKED // 6
+    assert min(counts) > 0
+    assert max(counts) < ASKED // 4
+
+
+BLOCKS, SIZE = 100, 16
+
+
+def small(engine: str) -> SimOptions:
+    """A worker with room for one long prompt, whose answer takes minutes."""
+    room = {"blocks": BLOCKS, "block_size": SIZE, "speed": 1.0, "decode_rate": 0.1}
+    return msgspec.structs.replace(SIM, engine=engine, **room)
+
+
+def reported(gateway: Running) -> float:
+    """The use of its first worker's KV cache, as that says."""
+    report = gateway.gateway.pool.workers[0].report(0)
+    return 0.0 if report is None else report.load.kv_usage or 0.0
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+async def test_a_full_cache_is_believed(
+    engine: str, start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """The worker says that its KV cache is full, our own count that it is idle.
+
+    ai-dynamo/dynamo#7753
+    """
+    full, free = await start_worker(small(engine)), await start_worker(SIM)
+    gateway = await start_gateway(full, free, load_interval=0.1)
+    ids = list(range(SIZE * BLOCKS * 97 // 100))
+    body: dict[str, Any] = {"model": MODEL, "prompt": ids, "stream": True}
+    url = full.url + "/v1/completions"
+    async with gateway.client.post(url, json=body | {"max_tokens": 16}) as others:
+        assert others.status == 200
+        await until(lambda: reported(gateway) >= KV_FULL)
+        page = (await gateway.get("/gateway/workers"))["workers"][0]
+        assert (page["inflight_requests"], page["load"][0]["full"]) == (0, True)
+        usage = await gateway.metric("reported_kv_usage_ratio", worker=full.url)
+        assert usage >= KV_FULL
+        for number in range(6):
+            chat = [{"role": "user", "content": f"chat {number}"}]
+            assert (await gateway.chat(chat)).worker == free.url
+        others.close()

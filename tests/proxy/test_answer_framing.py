@@ -215,7 +215,10 @@ async def test_pipelined_requests_are_answered_in_order(
 async def test_error_of_a_streaming_request_stays_json(
     gateway_for: GatewayFor,
 ) -> None:
-    """Status, content type and body of a worker's 400 are the client's."""
+    """Status, content type and body of a worker's 400 are the client's.
+
+    smg-project/smg#2403
+    """
     answer = json_answer(b'{"error":{"message":"too long"}}', status=b"400 Bad Request")
     head, body = await ask(gateway_for, answering(answer))
     assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")

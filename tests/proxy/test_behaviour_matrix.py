@@ -23,12 +23,16 @@ from tests.proxy.raw import (
     event,
     json_answer,
 )
+from tests.running import MODEL, StartGateway, StartWorker
 
 FINE = json_answer(b'{"fine": true}')
 BODY = (
     b'{ "model":"m", "prompt_token_ids":[1],"input_ids":[2], "cache_salt":"s","odd":{},'
     b'"messages":[{"role":"user","content":"hi","mine":[null]}],"temperature":null}'
 )
+
+STREAM = BODY[:-1] + b',"stream":true}'
+PREFIXES, ROUNDS, WORKERS = 8, 4, 4
 
 
 async def ask(
@@ -142,8 +146,10 @@ async def test_streaming_request_answered_500_json(gateway_for: GatewayFor) -> N
     """It stays JSON."""
     answer = json_answer(b'{"error": 1}', status=b"500 X")
     async with RawWorker(answering(answer)) as worker, gateway_for(worker) as gateway:
-        head, _ = await ask(gateway, b'{"stream":true}')
+        head, body = await ask(gateway, STREAM)
+        assert head.startswith(b"HTTP/1.1 500")
         assert b"Content-Type: application/json\r\n" in head
+        assert body == b'{"error": 1}'
 
 
 async def test_worker_dies_mid_stream(gateway_for: GatewayFor) -> None:
@@ -155,7 +161,7 @@ async def test_worker_dies_mid_stream(gateway_for: GatewayFor) -> None:
         connection.reset()
 
     async with RawWorker(script) as worker, gateway_for(worker) as gateway:
-        _, body = await ask(gateway)
+        _, body = await ask(gateway, STREAM)
         assert body.startswith(event(1) + b'data: {"error":{')
         assert b"[DONE]" not in body
 
@@ -168,7 +174,7 @@ async def test_chunk_timing(gateway_for: GatewayFor) -> None:
         gateway_for(worker) as gateway,
         RawClient(gateway.port) as client,
     ):
-        await client.post(BODY)
+        await client.post(STREAM)
         await client.head()
         times = []
         while await client.chunk():
@@ -176,20 +182,28 @@ async def test_chunk_timing(gateway_for: GatewayFor) -> None:
         assert times[1] - times[0] > 0.2
 
 
-@pytest.mark.parametrize("begun", [False, True])
-async def test_client_leaves(gateway_for: GatewayFor, *, begun: bool) -> None:
+LEAVING = {
+    "not streamed": (BODY, b""),
+    "prefill of a stream": (STREAM, b""),
+    "prefill of a stream that has a head": (STREAM, SSE_HEAD),
+    "stream": (STREAM, SSE_HEAD + chunk(event(1))),
+}
+
+
+@pytest.mark.parametrize("when", LEAVING)
+async def test_client_leaves(gateway_for: GatewayFor, when: str) -> None:
     """The worker sees it within a second; in the prefill of a stream, too."""
+    body, begun = LEAVING[when]
     left: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
     async def script(connection: WorkerConnection) -> None:
         await connection.request()
-        if begun:
-            await connection.send(SSE_HEAD)
+        await connection.send(begun)
         left.set_result(await connection.closed_by_peer())
 
     async with RawWorker(script) as worker, gateway_for(worker) as gateway:
         async with RawClient(gateway.port) as client:
-            await client.post(BODY)
+            await client.post(body)
             await asyncio.sleep(0.2)
         assert await asyncio.wait_for(left, 2) < 1.2
 
@@ -213,6 +227,40 @@ async def test_errors_then_a_good_request(
         for _ in range(count):
             assert (await ask(gateway))[0].startswith(b"HTTP/1.1 " + status[:3])
         assert (await ask(gateway, b'{"good": 1}'))[0].startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("render", ["auto", "never"])
+async def test_affinity_on_chat(
+    start_worker: StartWorker, start_gateway: StartGateway, render: str
+) -> None:
+    """Each of 8 prefixes stays with its worker, of 4 that all have some.
+
+    Also where nothing is rendered.
+    """
+    workers = [await start_worker() for _ in range(WORKERS)]
+    gateway = await start_gateway(*workers, render=render)
+
+    async def where(prefix: int, turn: int) -> str:
+        text = f"{prefix} prefixes of four kilobytes " * 128
+        messages = [{"role": "system", "content": text},
+                    {"role": "user", "content": f"question {turn}"}]  # fmt: skip
+        body = {"model": MODEL, "messages": messages, "stream": True, "max_tokens": 50}
+        url = gateway.url + "/v1/chat/completions"
+        async with gateway.client.post(url, json=body) as answer:
+            await answer.read()
+            return answer.headers["X-Sim-Worker"]
+
+    found: list[set[str]] = [set() for _ in range(PREFIXES)]
+    for turn in range(ROUNDS):  # each in another order: no luck
+        order = [(turn + place) % PREFIXES for place in range(PREFIXES)]
+        streams = []
+        for prefix in order:
+            streams.append(asyncio.create_task(where(prefix, turn)))
+            await asyncio.sleep(0.01)
+        for prefix, url in zip(order, await asyncio.gather(*streams), strict=True):
+            found[prefix].add(url)
+    assert [len(urls) for urls in found] == [1] * PREFIXES
+    assert set.union(*found) == {worker.url for worker in workers}
 
 
 async def test_unknown_model_name(gateway_for: GatewayFor) -> None:

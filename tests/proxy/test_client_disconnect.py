@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from aiohttp import web
 
+from gateway.server import make_runner
 from tests.proxy.conftest import Gateway, GatewayFor
 from tests.proxy.raw import (
     CHAT,
@@ -17,6 +19,7 @@ from tests.proxy.raw import (
     reset,
 )
 
+WHOLE = CHAT.replace(b"true", b"false")
 Leave = Callable[[RawClient], None]
 
 
@@ -39,15 +42,22 @@ LEAVES = pytest.mark.parametrize("leave", [closes, resets, half_closes])
 
 
 async def released(gateway: Gateway) -> None:
-    """Wait until every request has let go of what it held."""
+    """Wait until every request has let go of what it held, and counts no more."""
     async with asyncio.timeout(1):
         for watch in gateway.watches:
             await watch.released.wait()
+    assert [w.inflight_requests for w in gateway.real.pool.workers] == [0]
 
 
+@pytest.mark.parametrize("body", [CHAT, WHOLE], ids=["streamed", "whole"])
 @LEAVES
-async def test_before_the_answer(gateway_for: GatewayFor, leave: Leave) -> None:
-    """The worker computes; nobody will read it."""
+async def test_before_the_answer(
+    gateway_for: GatewayFor, leave: Leave, body: bytes
+) -> None:
+    """The worker computes; nobody will read it, be it a stream or not.
+
+    vllm-project/production-stack#634, sgl-project/sglang#39461
+    """
     took: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
     async def script(connection: WorkerConnection) -> None:
@@ -59,7 +69,7 @@ async def test_before_the_answer(gateway_for: GatewayFor, leave: Leave) -> None:
         gateway_for(worker) as gateway,
         RawClient(gateway.port) as client,
     ):
-        await client.post(CHAT)
+        await client.post(body)
         await asyncio.sleep(0.1)
         leave(client)
         assert await took < 1
@@ -69,7 +79,10 @@ async def test_before_the_answer(gateway_for: GatewayFor, leave: Leave) -> None:
 
 @LEAVES
 async def test_during_the_stream(gateway_for: GatewayFor, leave: Leave) -> None:
-    """Both while events flow and while the worker is silent."""
+    """Both while events flow and while the worker is silent.
+
+    sgl-project/sglang#39461
+    """
     took: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
     async def script(connection: WorkerConnection) -> None:
@@ -148,6 +161,36 @@ async def test_while_nothing_is_taken(gateway_for: GatewayFor, leave: Leave) -> 
         await released(gateway)
 
 
+async def test_the_handler_is_cancelled() -> None:
+    """aiohttp's own default left it running, in some releases and not in others.
+
+    aio-libs/aiohttp#5814, aio-libs/aiohttp#6719
+    """
+    ends: asyncio.Queue[str] = asyncio.Queue()
+
+    async def handler(request: web.Request) -> web.Response:
+        await ends.put("begun")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await ends.put("cancelled")
+            raise
+        raise AssertionError
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", handler)
+    runner = make_runner(app, shutdown_s=1.0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        async with RawClient(runner.addresses[0][1]) as client:
+            await client.post(CHAT)
+            assert await asyncio.wait_for(ends.get(), 5) == "begun"
+        assert await asyncio.wait_for(ends.get(), 5) == "cancelled"
+    finally:
+        await runner.cleanup()
+
+
 async def test_during_its_upload(gateway_for: GatewayFor) -> None:
     """A streamed upload that breaks off reaches no end at the worker either."""
     took: asyncio.Future[float] = asyncio.get_running_loop().create_future()
@@ -174,7 +217,10 @@ async def test_during_its_upload(gateway_for: GatewayFor) -> None:
 async def test_others_are_not_disturbed(
     gateway_for: GatewayFor, names: tuple[str, str]
 ) -> None:
-    """One of two streams is left; the other ends well, whatever their ids are."""
+    """One of two streams is left; the other ends well, whatever their ids are.
+
+    sgl-project/sglang#39461
+    """
     go_on = asyncio.Event()
 
     async def script(connection: WorkerConnection) -> None:

@@ -55,7 +55,10 @@ async def chunks(gateway_for: GatewayFor, script: Script) -> list[bytes]:
 async def test_events_cut_anywhere_come_whole(
     gateway_for: GatewayFor, end: bytes
 ) -> None:
-    """One byte per write, with a character of several bytes in it."""
+    """One byte per write, with a character of several bytes in it.
+
+    api7/aisix#111
+    """
     events = [
         b'data: {"t":"\xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x8c\x8d"}' + end + end,
         b": ping" + end + end,

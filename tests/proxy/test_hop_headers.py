@@ -12,7 +12,10 @@ def lines(message: bytes) -> list[bytes]:
 async def test_end_to_end_request_headers_keep_bytes_order_and_repeats(
     gateway_for: GatewayFor,
 ) -> None:
-    """Odd case, repeats, non-ASCII values and unknown names reach the worker."""
+    """Odd case, repeats, non-ASCII values and unknown names reach the worker.
+
+    BerriAI/litellm#4419
+    """
     sent = [
         b"x-LoWeR: 1",
         b"Accept: text/event-stream",

@@ -19,7 +19,10 @@ STREAMS = 400
 
 
 async def test_four_hundred_streams_at_once(gateway_for: GatewayFor) -> None:
-    """All are open at the same time before any may end."""
+    """All are open at the same time before any may end.
+
+    vllm-project/production-stack#765
+    """
     open_now = 0
     all_open = asyncio.Event()
 
@@ -45,7 +48,10 @@ async def test_four_hundred_streams_at_once(gateway_for: GatewayFor) -> None:
 
 
 async def test_an_error_of_a_hundred_megabytes(gateway_for: GatewayFor) -> None:
-    """Is relayed as it comes, and not held."""
+    """Is relayed as it comes, and not held.
+
+    vllm-project/vllm#49239
+    """
     size = 100 * 1024 * 1024
     piece = b"e" * (1 << 20)
 

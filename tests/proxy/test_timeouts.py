@@ -70,7 +70,10 @@ async def test_silence_in_a_stream_is_an_error_event(gateway_for: GatewayFor) ->
 async def test_a_long_prefill_after_the_head_is_no_silence(
     gateway_for: GatewayFor,
 ) -> None:
-    """Until the first byte of body the longer limit counts."""
+    """Until the first byte of body the longer limit counts.
+
+    BerriAI/litellm#25654
+    """
     limits = Timeouts(first_byte_s=5, idle_s=0.2)
 
     async def script(connection: WorkerConnection) -> None:
@@ -89,7 +92,10 @@ async def test_a_long_prefill_after_the_head_is_no_silence(
 
 
 async def test_a_stream_may_last_longer_than_any_limit(gateway_for: GatewayFor) -> None:
-    """Limits are on silence, not on the whole."""
+    """Limits are on silence, not on the whole.
+
+    BerriAI/litellm#25654
+    """
     parts = [chunk(event(n)) for n in range(10)]
     async with (
         RawWorker(answering(SSE_HEAD, *parts, LAST_CHUNK, gap_s=0.1)) as worker,

@@ -38,21 +38,26 @@ def dying(end: End, *parts: bytes) -> Script:
 
 @ENDS
 async def test_in_a_stream(gateway_for: GatewayFor, end: End) -> None:
-    """Whole events, then exactly one error event, then a clean end; no [DONE]."""
-    script = dying(end, SSE_HEAD, chunk(event(1)), chunk(event(2) + b'data: {"half'))
+    """Whole events, then exactly one error event, then a clean end; no [DONE].
+
+    And no second try, which would begin anew: aden-hive/hive#6541
+    """
+    whole = [event(number) for number in range(5)]
+    script = dying(end, SSE_HEAD, *map(chunk, whole), chunk(b'data: {"half'))
     async with (
-        RawWorker(script) as worker,
-        gateway_for(worker) as gateway,
+        RawWorker(script) as one,
+        RawWorker(script) as other,
+        gateway_for(one, other) as gateway,
         RawClient(gateway.port) as client,
     ):
         await client.post(CHAT)
         _, body = await client.answer()
         assert isinstance(gateway.watches[0].error, UpstreamReset)
         assert "during its answer" in str(gateway.watches[0].error)
-        assert len(worker.connections) == 1  # never a second try
-    assert body.startswith(event(1) + event(2) + b'data: {"error":{')
+        assert len(one.connections) + len(other.connections) == 1
+    assert body.startswith(b"".join(whole) + b'data: {"error":{')
     assert body.endswith(b"}}\n\n")
-    last = body.removeprefix(event(1) + event(2)).removeprefix(b"data: ")
+    last = body.removeprefix(b"".join(whole)).removeprefix(b"data: ")
     error = msgspec.json.decode(last)["error"]
     assert error["code"] == "upstream_reset"
     assert set(error) == {"message", "type", "param", "code"}

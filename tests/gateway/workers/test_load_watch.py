@@ -144,27 +144,6 @@ def test_ranks_that_the_worker_picks_share_ours(reports: int) -> None:
     assert sum(told) == 2
 
 
-async def test_a_full_cache_is_believed(
-    start_worker: StartWorker, start_gateway: StartGateway
-) -> None:
-    """The worker says its KV cache is full, our own count says idle: it gets nothing.
-
-    ai-dynamo/dynamo#7753
-    """
-    full, free = await start_worker(SIM), await start_worker(SIM)
-    gateway = await start_gateway(full, free, load_interval=0.0)
-    pool = gateway.gateway.pool
-    pool.reported(
-        pool.workers[0], 0, Load(running=9, kv_usage=0.99), own=0, source="/metrics"
-    )
-    chats = [[{"role": "user", "content": f"chat {n}"}] for n in range(6)]
-    answers = [await gateway.chat(messages) for messages in chats]
-    assert {answer.worker for answer in answers} == {free.url}
-    page = await shown(gateway)
-    assert (page["inflight_requests"], page["load"][0]["full"]) == (0, True)
-    assert await gateway.metric("reported_kv_usage_ratio", worker=full.url) == 0.99
-
-
 async def test_a_report_that_is_not_renewed_expires(
     start_worker: StartWorker,
     start_gateway: StartGateway,
