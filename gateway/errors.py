@@ -275,11 +275,18 @@ class MalformedAnswer(UpstreamFailed):
 
 
 class UpstreamTimeout(GatewayError):
-    """The worker was silent for too long."""
+    """The worker was silent for too long.
+
+    SDKs are told not to ask again by themselves: the next worker would be kept busy
+    for as long, most likely for nothing.
+    """
 
     status = 504
     type = "upstream_timeout"
     code = "upstream_timeout"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, headers=[("x-should-retry", "false")])
 
 
 class ClientGone(GatewayError):

@@ -20,7 +20,7 @@ MAX_AGE_S = 600
 """How long a browser may take a preflight's answer for the next one's, too."""
 
 EXPOSED = (
-    "X-Request-ID, Retry-After, retry-after-ms, X-KV-Gateway-Decision, "
+    "X-Request-ID, Retry-After, retry-after-ms, x-should-retry, X-KV-Gateway-Decision, "
     "x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
     "x-ratelimit-reset-requests"
 )

@@ -37,7 +37,7 @@ async def test_models_are_the_union(
     other = await start_worker(
         msgspec.structs.replace(SIM, served_model_name=("both", "two"))
     )
-    gateway = await start_gateway(for_both, DEAD, other)
+    gateway = await start_gateway(DEAD, for_both, other)
     listing = await gateway.get("/v1/models")
     assert listing["object"] == "list"
     assert [entry["id"] for entry in listing["data"]] == ["both", "one", "two"]

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 import openai
 import pytest
 
+from gateway.errors import UpstreamTimeout
+from gateway.upstreams.exchange import Timeouts
 from tests.proxy.conftest import Gateway, GatewayFor
 from tests.proxy.raw import (
     LAST_CHUNK,
@@ -19,6 +21,7 @@ from tests.proxy.raw import (
     json_answer,
 )
 
+TIMEOUT = UpstreamTimeout.code
 ANSWER = json_answer(
     b'{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":'
     b'0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}'
@@ -90,6 +93,46 @@ async def test_a_worker_may_forbid_it(gateway_for: GatewayFor) -> None:
         with pytest.raises(openai.InternalServerError):
             await ask(client)
         assert len(worker.requests) == 1
+
+
+async def test_a_worker_that_was_silent_is_not_asked_again(
+    gateway_for: GatewayFor,
+) -> None:
+    """Our own 504 says so: three workers would be busy for as long, for nothing."""
+
+    async def silent(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.closed_by_peer()
+
+    async with (
+        RawWorker(silent) as worker,
+        gateway_for(worker, timeouts=Timeouts(first_byte_s=0.3)) as gateway,
+        client_of(gateway) as client,
+    ):
+        with pytest.raises(openai.InternalServerError) as refused:
+            await ask(client)
+        assert (refused.value.status_code, refused.value.code) == (504, TIMEOUT)
+        assert len(worker.requests) == 1
+
+
+async def test_a_worker_that_breaks_is_the_clients_to_judge(
+    gateway_for: GatewayFor,
+) -> None:
+    """Our own 502 forbids nothing: the client's second try is answered."""
+
+    async def breaks(connection: WorkerConnection) -> None:
+        await connection.request()
+        connection.reset()
+
+    async with (
+        RawWorker(breaks) as bad,
+        RawWorker(in_turn(ANSWER)) as good,
+        gateway_for(bad, good) as gateway,
+        client_of(gateway) as client,
+    ):
+        for _ in range(4):
+            assert await ask(client) == "hi"
+        assert len(bad.requests) == 1
 
 
 async def test_milliseconds_win(gateway_for: GatewayFor) -> None:

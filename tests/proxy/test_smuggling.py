@@ -54,6 +54,7 @@ FRAMING = {
     "a length in the trailer": CHUNKED + b"2\r\n{}\r\n0\r\nContent-Length: 5\r\n\r\n",
 }  # fmt: skip
 LINES = {
+    "nonsense behind a request": HEAD + SIZED + b"nonsense\r\n\r\n",
     "a folded line": HEAD + b"X-A: b\r\n c\r\n" + SIZED,
     "a folded coding": HEAD + b"Transfer-Encoding:\r\n chunked\r\n\r\n" + WHOLE_CHUNKS,
     "a blank before the first header": LINE + b" X: y\r\nHost: g\r\n" + SIZED,
