@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
 
+from gateway.workers import workers_file
 from router.worker import WorkerState
-from tests.gateway.scripted import LISTING, state, worker
+from tests.gateway.scripted import ANSWER, LISTING, ask, posts, state, worker
 from tests.proxy.raw import (
+    CHAT,
     LAST_CHUNK,
     SSE_HEAD,
     RawClient,
@@ -110,6 +113,31 @@ async def test_a_worker_that_is_taken_out_keeps_its_streams(
         index = await gateway.get("/gateway/index")
         assert streaming.url not in {owner["worker"] for owner in index["owners"]}
         await until(lambda: not told(gateway, streaming.url))
+
+
+async def test_a_worker_whose_name_leaves_the_file_keeps_its_streams(
+    start_gateway: StartGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is taken out by hand."""
+    monkeypatch.setattr(workers_file, "LOOK_S", 0.02)
+    path, go_on = tmp_path / "workers.json", asyncio.Event()
+    async with RawWorker(pausing(go_on)) as streaming, worker(ANSWER) as other:
+        path.write_text(json.dumps([streaming.url]))
+        gateway = await start_gateway(workers_file=path, model=())
+        async with RawClient(gateway.port) as client:
+            await client.post(CHAT)
+            await client.head()
+            assert await client.chunk() == event(1)
+            path.write_text(json.dumps([other.url]))
+            pool = gateway.gateway.pool
+            await until(lambda: [w.url for w in pool.workers] == [other.url])
+            await until(lambda: state(gateway, other) is WorkerState.ready)
+            assert (await ask(gateway))[0] == 200
+            assert posts(streaming) == 1
+            go_on.set()
+            assert await client.chunk() == event(2)
+            assert await client.chunk() == b""
+    assert await gateway.metric("internal_errors_total") == 0
 
 
 async def test_what_a_worker_still_answers_is_in_flight_when_it_is_back(
