@@ -64,7 +64,10 @@ async def ask(
     ],
 )
 async def test_request_body(gateway_for: GatewayFor, body: bytes) -> None:
-    """Byte-identical: unknown fields, nulls, odd values; refusing is the worker's."""
+    """Byte-identical: unknown fields, nulls, odd values; refusing is the worker's.
+
+    vllm-project/router#161, sgl-project/sglang#9621
+    """
     async with RawWorker(answering(FINE)) as worker, gateway_for(worker) as gateway:
         head, answer = await ask(gateway, body)
         assert (head[:12], answer) == (b"HTTP/1.1 200", b'{"fine": true}')

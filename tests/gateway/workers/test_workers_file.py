@@ -255,7 +255,10 @@ async def test_a_list_that_is_read_ten_times_leaves_no_task_behind(
     monkeypatch: pytest.MonkeyPatch,
     tasks: Callable[[], int],
 ) -> None:
-    """Else old workers would be asked for ever."""
+    """Else old workers would be asked for ever.
+
+    vllm-project/production-stack#680
+    """
     monkeypatch.setattr(workers_file, "LOOK_S", 0.02)
     path = tmp_path / "workers.json"
     path.write_text("[]")
