@@ -15,14 +15,16 @@ from tests.running import MODEL, SIM, Running, StartGateway, StartWorker, until
 WORKERS, ASKED = 8, 480
 
 
-def _slow(counts: list[int], number: int) -> Answer:
-    """A worker that takes its time, and counts."""
+def _holding(counts: list[int], number: int, all_there: asyncio.Event) -> Answer:
+    """A worker that counts, and answers when nobody is left who could come."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if request.method == "GET":
             return web.json_response({"object": "list", "data": [{"id": "m"}]})
         counts[number] += 1
-        await asyncio.sleep(0.5)
+        if sum(counts) == ASKED:
+            all_there.set()
+        await asyncio.wait_for(all_there.wait(), 60)
         return web.json_response({})
 
     return answer
@@ -35,8 +37,9 @@ async def test_load_on_passed_through_routes_counts(
 
     vllm-project/router#179
     """
-    counts = [0] * WORKERS
-    urls = [await scripted(_slow(counts, number)) for number in range(WORKERS)]
+    counts, all_there = [0] * WORKERS, asyncio.Event()
+    workers = [_holding(counts, number, all_there) for number in range(WORKERS)]
+    urls = [await scripted(worker) for worker in workers]
     gateway = await start_gateway(*urls)
 
     async def ask(number: int) -> int:

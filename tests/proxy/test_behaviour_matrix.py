@@ -9,6 +9,7 @@ import asyncio
 import json
 import time
 
+import aiohttp
 import pytest
 
 from tests.proxy.conftest import Gateway, GatewayFor
@@ -241,27 +242,25 @@ async def test_affinity_on_chat(
     Also where nothing is rendered.
     """
     workers = [await start_worker() for _ in range(WORKERS)]
-    gateway = await start_gateway(*workers, render=render)
+    gateway = await start_gateway(*workers, render=render, prefill_rate=20_000.0)
 
-    async def where(prefix: int, turn: int) -> str:
+    async def begun(prefix: int, turn: int) -> aiohttp.ClientResponse:
         text = f"{prefix} prefixes of four kilobytes " * 128
         messages = [{"role": "system", "content": text},
                     {"role": "user", "content": f"question {turn}"}]  # fmt: skip
         body = {"model": MODEL, "messages": messages, "stream": True, "max_tokens": 50}
         url = gateway.url + "/v1/chat/completions"
-        async with gateway.client.post(url, json=body) as answer:
-            await answer.read()
-            return answer.headers["X-Sim-Worker"]
+        answer = await gateway.client.post(url, json=body)
+        await answer.content.readany()  # its prefill is over
+        return answer
 
     found: list[set[str]] = [set() for _ in range(PREFIXES)]
     for turn in range(ROUNDS):  # each in another order: no luck
         order = [(turn + place) % PREFIXES for place in range(PREFIXES)]
-        streams = []
-        for prefix in order:
-            streams.append(asyncio.create_task(where(prefix, turn)))
-            await asyncio.sleep(0.01)
-        for prefix, url in zip(order, await asyncio.gather(*streams), strict=True):
-            found[prefix].add(url)
+        streams = [await begun(prefix, turn) for prefix in order]
+        for prefix, stream in zip(order, streams, strict=True):
+            found[prefix].add(stream.headers["X-Sim-Worker"])
+            await stream.read()
     assert [len(urls) for urls in found] == [1] * PREFIXES
     assert set.union(*found) == {worker.url for worker in workers}
 
