@@ -43,19 +43,22 @@ from collections.abc import Iterable
 import msgspec
 
 _MAX_MESSAGE = 600  # characters, of up to 6 bytes each in JSON: a body below 4 KB
+_COME_AGAIN = (("Retry-After", "1"),)
 
 
 class GatewayError(Exception):
     """A failure the gateway answers itself: ``status`` and OpenAI's fields.
 
-    ``headers`` are added to the answer. ``close`` says that the client's
-    connection cannot be used again, as the rest of its bytes has no known meaning.
+    ``headers`` are added to the answer, ``steering`` too: whether and when SDKs try
+    again. ``close`` says that the client's connection cannot be used again, as the rest
+    of its bytes has no known meaning.
     """
 
     status: int = 500
     type: str = "server_error"
     code: str | None = "internal_error"
     close: bool = False
+    steering: tuple[tuple[str, str], ...] = ()
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class GatewayError(Exception):
         super().__init__(message)
         self.message = message[:_MAX_MESSAGE]
         self.param = param
-        self.headers = tuple(headers)
+        self.headers = (*self.steering, *headers)
 
     def body(self) -> bytes:
         """The JSON body: ``{"error": {"message", "type", "param", "code"}}``."""
@@ -177,9 +180,7 @@ class NoWorker(GatewayError):
     status = 503
     type = "service_unavailable"
     code = "no_worker"
-
-    def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
-        super().__init__(message, headers=[("Retry-After", str(retry_after_s))])
+    steering = _COME_AGAIN
 
 
 class Overloaded(GatewayError):
@@ -188,9 +189,7 @@ class Overloaded(GatewayError):
     status = 503
     type = "service_unavailable"
     code = "overloaded"
-
-    def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
-        super().__init__(message, headers=[("Retry-After", str(retry_after_s))])
+    steering = _COME_AGAIN
 
 
 class GoingAway(GatewayError):
@@ -208,9 +207,7 @@ class RenderBusy(GatewayError):
     status = 503
     type = "service_unavailable"
     code = "render_busy"
-
-    def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
-        super().__init__(message, headers=[("Retry-After", str(retry_after_s))])
+    steering = _COME_AGAIN
 
 
 class RenderTimeout(GatewayError):
@@ -275,18 +272,12 @@ class MalformedAnswer(UpstreamFailed):
 
 
 class UpstreamTimeout(GatewayError):
-    """The worker was silent for too long.
-
-    SDKs are told not to ask again by themselves: the next worker would be kept busy
-    for as long, most likely for nothing.
-    """
+    """The worker was silent for too long; so would be the next, most likely."""
 
     status = 504
     type = "upstream_timeout"
     code = "upstream_timeout"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, headers=[("x-should-retry", "false")])
+    steering = (("x-should-retry", "false"),)
 
 
 class ClientGone(GatewayError):

@@ -62,9 +62,9 @@ def test_body_is_small(text: str) -> None:
 
 def test_no_worker_says_when_to_come_back() -> None:
     """Clients honour Retry-After."""
-    error = errors.NoWorker("none", retry_after_s=3)
+    error = errors.NoWorker("none")
     assert error.status == 503
-    assert error.headers == (("Retry-After", "3"),)
+    assert error.headers == (("Retry-After", "1"),)
 
 
 def test_only_what_cannot_have_acted_is_retryable() -> None:
