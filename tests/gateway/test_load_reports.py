@@ -52,8 +52,8 @@ async def test_load_on_passed_through_routes_counts(
         asked = map(ask, range(first, first + AT_ONCE))
         assert set(await asyncio.gather(*asked)) == {200}
     assert sum(counts) == ASKED
-    assert min(counts) > 0
-    assert max(counts) < ASKED // 2
+    assert sum(count > 0 for count in counts) >= WORKERS // 2, counts
+    assert max(counts) < ASKED // 2, counts
 
 
 BLOCKS, SIZE = 100, 16
