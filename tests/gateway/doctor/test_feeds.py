@@ -68,10 +68,10 @@ async def test_events_of_which_none_is_indexed(
     """What is left out on purpose is a fault where nothing else comes."""
     worker = await start_worker(SIM)
     event = msgspec.structs.replace(stored(1), **odd)
-    async with publishing() as (endpoint, publisher), saying(publisher, event):
-        events = (EventEndpoint(worker.url, 0, endpoint),)
+    async with publishing() as publisher, saying(publisher, event):
+        events = (EventEndpoint(worker.url, 0, publisher.endpoint),)
         (found,) = await check(config(worker.url, model_dir, kv_events=events))
-    assert found.source == endpoint
+    assert found.source == publisher.endpoint
     (finding,) = [f for f in found.findings if "none can be indexed" in f.problem]
     assert finding.wrong
     assert remedy in finding.remedy
