@@ -1,9 +1,10 @@
 """Choose a worker, account for load. Pure and synchronous; clocks are passed in."""
 
 from router.candidate import Candidate
-from router.decision import Decision, Hop, Outcome
+from router.decision import Decision, Hop
 from router.explanation import Explanation
 from router.models import ListedModel, ModelName
+from router.outcome import Outcome
 from router.policies import POLICIES
 from router.policy import Policy
 from router.pool import NoCandidate, WorkerPool

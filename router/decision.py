@@ -14,6 +14,7 @@ from kvindex.knowledge import Knowledge
 from router.candidate import Candidate
 from router.ledger import Booking
 from router.meter import Prefill
+from router.outcome import Outcome
 from router.pool import WorkerPool
 from router.request import Rendering, Usage
 from router.worker import Worker
@@ -29,20 +30,6 @@ NEVER_COMPUTED = frozenset({"connect", "stale", "busy", "status"})
 
 BUSY_STATUSES = frozenset({429, 503})
 SERVER_ERRORS = 500
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished request: hit tokens predicted, best possible, and delivered.
-
-    `delivered_hit_tokens` is None where the worker did not report any. `estimated`
-    marks predictions from raw content, whose token counts are guesses.
-    """
-
-    prompt_tokens: int
-    predicted_hit_tokens: int
-    best_hit_tokens: int
-    delivered_hit_tokens: int | None
-    estimated: bool
 
 
 class Hop(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,7 +188,7 @@ class Decision:
                 self._note_content()
             self.outcome = self._compare(usage or Usage())
             if self._prefill is not None:
-                self._prefill.ended(self._uncached_tokens())
+                self._prefill.ended(self.outcome.uncached_tokens)
             self._tell_memory(self.outcome.delivered_hit_tokens, streamed=streamed)
             if usage is not None:
                 self._on_usage(usage)
@@ -266,16 +253,6 @@ class Decision:
             delivered_hit_tokens=delivered,
             estimated=self.rendering is None or self.rendering.estimated,
         )
-
-    def _uncached_tokens(self) -> int | None:
-        """What the worker prefilled of the prompt, where that is more than a guess."""
-        outcome = self.outcome
-        if outcome is None or (
-            outcome.estimated and outcome.delivered_hit_tokens is None
-        ):
-            return None
-        hits = outcome.delivered_hit_tokens
-        return outcome.prompt_tokens - (self.hit_tokens if hits is None else hits)
 
     def _tell_memory(
         self, delivered: int | None, *, streamed: bool = False, computed: bool = True

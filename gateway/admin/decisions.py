@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from router.decision import Decision, Outcome
+from router.decision import Decision
+from router.outcome import Outcome
 
 CAPACITY = 100
 """Decisions that are kept."""

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from router.decision import Outcome
+from router.outcome import Outcome
 
 SLOT_S = 5.0
 SLOTS = 120

@@ -9,7 +9,7 @@ Not here: metrics and log lines (`account.py`).
 
 from collections.abc import Mapping
 
-from router.decision import Outcome
+from router.outcome import Outcome
 from router.request import Usage
 
 FATES: Mapping[str, str] = {

@@ -30,7 +30,8 @@ from gateway.request.stored_responses import ResponseId, StoredResponses
 from gateway.request.usage import UsageScanner, scanner_of
 from gateway.tracing.record import RequestRecord
 from gateway.upstreams.upstream_response import UpstreamResponse
-from router.decision import Decision, Outcome
+from router.decision import Decision
+from router.outcome import Outcome
 from router.request import Usage
 
 log = logging.getLogger(__name__)

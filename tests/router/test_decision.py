@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kvindex.blocks import Namespace, chain, pack_ids
 from router import Rendering, RouteRequest, Usage, WorkerState
-from router.decision import Outcome
+from router.outcome import Outcome
 from tests.router.fleet import MODEL, Fleet, prompt
 
 CALLS = ["sent", "first_token", "finished", "none", "connect", "reset", "client"]

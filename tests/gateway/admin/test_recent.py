@@ -1,7 +1,7 @@
 """What is kept of the last minutes, and what is forgotten."""
 
 from gateway.admin.recent import MOST_TIMES, SLOT_S, SLOTS, Recent
-from router.decision import Outcome
+from router.outcome import Outcome
 
 
 class Clock:

@@ -16,7 +16,7 @@ from gateway.metrics.comparison import (
     Comparison,
     fates,
 )
-from router.decision import Outcome
+from router.outcome import Outcome
 from router.request import Usage
 
 TOKENS = st.integers(0, 5_000)
