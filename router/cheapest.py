@@ -39,9 +39,9 @@ def _with_room(near: list[int], candidates: Sequence[Candidate]) -> list[int]:
     """Where a cold prompt pushes out nothing, unless that has far more than its share.
 
     Where it does, the oldest goes first: the less was sent to a cache lately, the
-    longer nobody has asked for that.
+    longer nobody has asked for that. A cache of unknown size is not known to be full.
     """
-    roomy = [n for n in near if candidates[n].has_room]
+    roomy = [n for n in near if not candidates[n].pushes_out]
     if not roomy or len(roomy) == len(near):
         return near
     limit_s = AHEAD * sum(map(_busy_s, candidates)) / len(candidates)

@@ -30,9 +30,7 @@ from gateway.request.stored_responses import ResponseId, StoredResponses
 from gateway.request.usage import UsageScanner, scanner_of
 from gateway.tracing.record import RequestRecord
 from gateway.upstreams.upstream_response import UpstreamResponse
-from router.decision import Decision
-from router.outcome import Outcome
-from router.request import Usage
+from router import Decision, Outcome, Usage
 
 log = logging.getLogger(__name__)
 

@@ -21,10 +21,11 @@ def test_a_cold_prompt_goes_where_there_is_room() -> None:
     assert cheapest([sent_lately(999, 0), sent_lately(1_000, 5_000)]) == 1
 
 
-def test_a_size_that_is_not_known_is_no_room() -> None:
-    """Neither for it nor against it."""
-    assert cheapest([sent_lately(None, 9), sent_lately(0, 5)]) == 1
-    assert cheapest([sent_lately(None, 0), sent_lately(5_000, 5)]) == 1
+def test_a_cache_of_unknown_size_is_not_known_to_be_full() -> None:
+    """It is as good as one with room: else it would get nothing beside such a one."""
+    assert cheapest([sent_lately(None, 9), sent_lately(0, 5)]) == 0
+    assert cheapest([sent_lately(None, 0), sent_lately(5_000, 5)]) == 0
+    assert cheapest([sent_lately(None, 6), sent_lately(5_000, 5)]) == 1
 
 
 def test_room_does_not_crowd_a_worker() -> None:
