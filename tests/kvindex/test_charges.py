@@ -8,7 +8,7 @@ import pytest
 from kvindex.events import EngineHash, ExtraKeys
 from tests.kvindex.engine import CLEARED, Stream, stored
 
-NAMES = 60_000
+NAMES = 20_000
 AT_ONCE = 500
 
 

@@ -52,9 +52,14 @@ async def one_refused(client: aiohttp.ClientSession, url: str) -> None:
 
 
 async def one_refused_in_a_stream(client: aiohttp.ClientSession, url: str) -> None:
-    """The same, streamed: it ends with an error."""
+    """The same, streamed: it ends with an error.
+
+    A connection that waits for its next request has that of the last one.
+    """
     body = {"prompt": [[9707], [99_999_999]], "stream": True, "max_tokens": 200}
-    async with client.post(url + "/v1/completions", json=body) as response:
+    closing = {"Connection": "close"}
+    asked = client.post(url + "/v1/completions", json=body, headers=closing)
+    async with asked as response:
         assert "upstream_refused" in await response.text()
 
 

@@ -24,7 +24,7 @@ NO_STOPS = json_answer(
     b'{"error": {"message": "stop strings are not supported"}}',
     status=b"400 Bad Request",
 )
-CHOICES, IDS = 16, 4000
+PROMPTS, CHOICES, IDS = 12, 16, 4000
 
 
 def choices(ids: list[int], finish: str | None = None) -> bytes:
@@ -74,13 +74,18 @@ async def test_several_prompts_have_one_writer(
     monkeypatch.setattr(CompletionWriter, "feed", watched)
     async with by_turns() as raw:
         gateway = await before(start_gateway, raw)
-        body = {"prompt": ["one"] * 40, "n": CHOICES, "stream": True, "max_tokens": 9}
+        body = {
+            "prompt": ["one"] * PROMPTS,
+            "n": CHOICES,
+            "stream": True,
+            "max_tokens": 9,
+        }
         options = {"stream_options": {"include_usage": True}}
         for _ in range(2):
             told = await ask(client, gateway.url, body | options, COMPLETIONS)
-            assert told.text.count('"finish_reason":"length"') == 40 * CHOICES
+            assert told.text.count('"finish_reason":"length"') == PROMPTS * CHOICES
             usage = told.events[-1]["usage"]
-            assert usage["completion_tokens"] == 20 * CHOICES * (2000 + 100)
+            assert usage["completion_tokens"] == PROMPTS // 2 * CHOICES * (2000 + 100)
         await idle(gateway)
 
 
