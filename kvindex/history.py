@@ -5,14 +5,15 @@ always count from block 0 and the deepest go first, as engines free them.
 
 Theory of operation. A request is noted as one run, the sequence of its block hashes;
 each block points to the last run that touched it. Runs wait in line; the oldest gives
-up its deepest blocks first, unless a later run has touched them. How far a prompt
-follows a run is found by bisection, for hashes are chained.
+up its deepest blocks first, unless a later run has touched them. A run that has none
+left leaves the line at once, wherever it is. How far a prompt follows a run is found by
+bisection, for hashes are chained.
 
 Not here: whether the guess counts (`knowledge.py`).
 """
 
 import math
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from kvindex.waste import Waste
@@ -28,12 +29,16 @@ it has: a million of them take tens of milliseconds."""
 
 
 class _Run:
-    """One request's blocks; those before `end` are still in the line."""
+    """One request's blocks; those before `end` are still in the line.
 
-    __slots__ = ("end", "hashes", "known", "spoken_at")
+    `sent` is how many the request had; of what has left the line not all is kept.
+    """
+
+    __slots__ = ("end", "hashes", "known", "sent", "spoken_at")
 
     def __init__(self, hashes: Sequence[int], known: int) -> None:
         self.hashes = hashes
+        self.sent = len(hashes)
         self.known = known
         """Leading blocks that were noted before it."""
         self.end = len(hashes)
@@ -50,6 +55,16 @@ class _Run:
                 high = middle - 1
         return low
 
+    def shorten(self, end: int) -> None:
+        """Only those before `end` are left; the rest is freed when it is the half."""
+        self.end = end
+        if 2 * end <= len(self.hashes):
+            self.hashes = self.hashes[:end]
+
+
+_Line = OrderedDict[_Run, None]
+"""Runs in their order, of which any may leave."""
+
 
 class History:
     """The last `capacity_blocks` blocks sent to one owner."""
@@ -57,11 +72,11 @@ class History:
     def __init__(self, *, capacity_blocks: int, clock: Callable[[], float]) -> None:
         self.capacity_blocks = capacity_blocks
         self._clock = clock
-        self._runs: deque[_Run] = deque()
+        self._runs: _Line = OrderedDict()
         self._run_of: dict[int, _Run] = {}
         self._strikes: dict[int, int] = {}
         self._in_line = 0
-        self._old_runs: list[deque[_Run]] = []
+        self._old_runs: list[_Line] = []
         self._waste = Waste()
 
     def __len__(self) -> int:
@@ -79,7 +94,7 @@ class History:
             return
         for block_hash in run.hashes:
             self._run_of[block_hash] = run
-        self._runs.append(run)
+        self._runs[run] = None
         self._in_line += run.end
         self._evict()
 
@@ -90,7 +105,7 @@ class History:
         touched its last block.
         """
         run = self._run_of.get(hashes[-1]) if hashes else None
-        if run is None or len(run.hashes) != len(hashes) or run.known >= run.end:
+        if run is None or run.sent != len(hashes) or run.known >= run.end:
             return
         self._cut(run, run.known)
 
@@ -109,7 +124,9 @@ class History:
                 del self._run_of[block_hash]
                 self._strikes.pop(block_hash, None)
         self._in_line -= run.end - keep
-        run.end = keep
+        run.shorten(keep)
+        if not keep:
+            del self._runs[run]
 
     def _evict(self) -> None:
         """Back to the bound, of blocks and of the line (many runs share blocks)."""
@@ -117,18 +134,8 @@ class History:
             len(self._run_of) > self.capacity_blocks
             or self._in_line > _OVERLAP * self.capacity_blocks
         ):
-            oldest = self._runs[0]
-            if not oldest.end:  # withdrawn
-                self._runs.popleft()
-                continue
-            oldest.end -= 1
-            self._in_line -= 1
-            block_hash = oldest.hashes[oldest.end]
-            if self._run_of.get(block_hash) is oldest:
-                del self._run_of[block_hash]
-                self._strikes.pop(block_hash, None)
-            if not oldest.end:
-                self._runs.popleft()
+            oldest = next(iter(self._runs))
+            self._cut(oldest, oldest.end - 1)
 
     def spoken_for(self, hashes: Sequence[int], after_s: float) -> None:
         """Events tell of this request's blocks from `after_s` seconds from now on.
@@ -137,7 +144,7 @@ class History:
         are then that request's as well, and wait for it.
         """
         run = self._run_of.get(hashes[-1]) if hashes else None
-        if run is not None and len(run.hashes) == len(hashes):
+        if run is not None and run.sent == len(hashes):
             run.spoken_at = min(run.spoken_at, self._clock() + after_s)
 
     def held(self, hashes: Sequence[int], *, live: bool, start: int = 0) -> int:
@@ -182,14 +189,15 @@ class History:
         if self._runs:
             self._old_runs.append(self._runs)
         self._waste.add(self._run_of, self._strikes)
-        self._runs, self._run_of, self._strikes = deque(), {}, {}
+        self._runs, self._run_of, self._strikes = OrderedDict(), {}, {}
         self._in_line = 0
 
     def _free(self, budget: int) -> None:
         """Free about so many blocks of what was forgotten."""
         while self._old_runs and budget > 0:
             runs = self._old_runs[-1]
-            budget -= len(runs.pop().hashes)
+            run, _ = runs.popitem()
+            budget -= len(run.hashes)
             if not runs:
                 self._old_runs.pop()
         self._waste.free(max(0, budget))

@@ -243,3 +243,33 @@ def test_what_was_cleared_is_freed_little_by_little() -> None:
     assert history._old_runs == []
     assert not history._waste.free(0)
     assert len(history) == 60
+
+
+def test_what_is_gone_leaves_nothing() -> None:
+    """A worker that evicts, and requests that never came: no run stays for good."""
+    past, _ = history(capacity=1_000)
+    first, *later = range(20_001)
+    past.sent([first])
+    for number in later:
+        prompt = [number, -number]
+        past.sent(prompt)
+        if number % 2:
+            past.withdraw(prompt)
+        else:
+            past.gone(-number)
+            past.gone(number)
+    assert (len(past), len(past._runs), past._in_line) == (1, 1, 1)
+
+
+def test_a_run_keeps_no_more_than_twice_what_is_left() -> None:
+    """Its deepest blocks go one by one, as engines evict them."""
+    past, _ = history(capacity=1_000)
+    prompt = list(range(1_000))
+    past.sent(prompt)
+    (run,) = past._runs
+    for left in range(999, 0, -1):
+        past.gone(prompt[left])
+        assert past.held(prompt, live=False) == run.end == left
+        assert len(run.hashes) <= 2 * left + 1
+    past.spoken_for(prompt[:1], 0.0)
+    assert past.held(prompt, live=True) == 1  # it is of a shorter request
