@@ -32,6 +32,7 @@ class EngineBlocks:
         self.copies: dict[EngineHash, int] = {}
         self.shared: dict[int, int] = {}
         self.namesakes: dict[EngineHash, list[int]] = {}
+        self._before = 0  # how many these are: asked for with each event
 
     def __len__(self) -> int:
         """Entries of all its tables."""
@@ -42,10 +43,6 @@ class EngineBlocks:
         """The own hash of a block that is held here."""
         own = self.own.get(engine_hash)
         return self.previous.get(engine_hash) if own is None else own
-
-    @property
-    def _before(self) -> int:
-        return sum(map(len, self.namesakes.values())) if self.namesakes else 0
 
     def names_it(self, engine_hash: EngineHash, own: int) -> bool:
         """Is this block held here, by this name?"""
@@ -60,6 +57,7 @@ class EngineBlocks:
         """Another block is to have this name, too."""
         before = self.namesakes.setdefault(engine_hash, [])
         before.append(self.own.pop(engine_hash))
+        self._before += 1
 
     def add_copies(self, engine_hash: EngineHash, copies: int) -> None:
         """The engine holds so many more of this block."""
@@ -82,6 +80,7 @@ class EngineBlocks:
         elif not self.own:
             self.own.clear()  # an empty table keeps its size
         before = self.namesakes.pop(engine_hash, [])
+        self._before -= len(before)
         named = before if own is None else [*before, own]
         return [block for block in named if not _decrement(self.shared, block)]
 

@@ -1,11 +1,14 @@
 """Several blocks under one name, as engines give them whose hash leaves a salt out."""
 
+from typing import NoReturn
+
 import pytest
 
 from kvindex import engine_blocks
 from kvindex.blocks import Namespace
 from kvindex.counters import Counters
-from kvindex.events import BlockStored, BlockUpdated
+from kvindex.engine_blocks import NAMESAKES, EngineBlocks
+from kvindex.events import BlockStored, BlockUpdated, EngineHash
 from kvindex.holder import Holder
 from kvindex.index import Indexes
 from kvindex.knowledge import credits
@@ -155,3 +158,25 @@ def test_another_name_keeps_a_block() -> None:
     assert held(stream, 1) == [1, 0]
     stream.send(removed(8))
     assert held(stream, 1) == [0, 0]
+
+
+class Unread(dict[EngineHash, list[int]]):
+    """Namesakes that nobody goes through."""
+
+    def values(self) -> NoReturn:
+        raise AssertionError
+
+
+def test_how_many_blocks_have_lent_their_name() -> None:
+    """Is counted as they come and go: with each event it is asked for."""
+    blocks = EngineBlocks(on_gpu=True)
+    blocks.namesakes = Unread()
+    for number in range(NAMESAKES + 1):
+        blocks.own[7] = number
+        if number < NAMESAKES:
+            assert blocks.may_lend(7)
+            blocks.lend(7)
+    assert not blocks.may_lend(7)
+    assert len(blocks) == NAMESAKES + 1
+    assert len(blocks.drop_name(7)) == NAMESAKES + 1
+    assert len(blocks) == 0
