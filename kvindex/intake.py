@@ -39,7 +39,11 @@ RESIZES = 64
 
 
 NO_KEYS = "no_keys"
-"""Why a tier's first blocks are refused: they may be salted, and it does not say so."""
+"""Why a tier's unknown blocks are refused: they may be salted, or of an image, and it
+does not say so."""
+
+LOOKAHEAD = 256
+"""No engine drafts more tokens at once: dozens at most."""
 
 SALTS_UNTOLD = "its events tell no salts: salted blocks look like others"
 
@@ -149,10 +153,13 @@ class Intake:
         self._tells_salts = self._tells_salts and event.tells_salt
         reason, keyless = refusal(event), self._is_keyless(event)
         by_name = keyless if reason is None else reason == NO_TOKENS
-        if by_name and (yield from self._stored_by_name(event)):
-            return
-        if keyless and event.parent is None:
+        if by_name:
+            if (yield from self._stored_by_name(event)):
+                return
             reason = reason or NO_KEYS
+        longest = max([len(ids or ()) for ids in event.lookahead or ()], default=0)
+        if longest > LOOKAHEAD:
+            reason = reason or "lookahead"
         holder = None if reason else self._holder_for(event)
         if holder is None:
             self._refuse(reason or self._misfit(event))
@@ -160,9 +167,7 @@ class Intake:
             self._left_out = self._left_out or reason not in (None, "group_kind")
             self._ended = event
             return
-        if event.lookahead is not None:
-            longest = max([len(ids or ()) for ids in event.lookahead])
-            holder.shelf.index.look_ahead(holder.shelf.owner, longest)
+        holder.shelf.index.look_ahead(holder.shelf.owner, longest)
         yield from self._store(holder, event)
 
     def _store(self, holder: Holder, event: BlockStored) -> Work:

@@ -89,7 +89,7 @@ class PrefixIndex:
         self._charge(0, -owner.blocks * owner.holding_bytes)
         self.charge_extra(owner, 0)
         owner.blocks = owner.gpu_blocks = owner.suspect_blocks = owner.fresh = 0
-        owner.settling = False
+        owner.lookahead, owner.settling = 0, False
 
     def _charge(self, blocks: int, holdings_bytes: int) -> None:
         self._holdings_bytes += holdings_bytes
@@ -165,7 +165,7 @@ class PrefixIndex:
         """The owner's blocks depend on so many tokens behind them, too.
 
         A hash covers none of these, so of a match the last blocks are not certain: a
-        prompt may go on otherwise.
+        prompt may go on otherwise. The most that was said counts, until it is cleared.
         """
         owner.lookahead = max(owner.lookahead, -(-tokens // self.block_size))
 

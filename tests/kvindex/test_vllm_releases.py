@@ -5,8 +5,10 @@ import pytest
 
 from kvindex.blocks import Namespace, unpack_ids
 from kvindex.events import BlockStored, EngineHash
+from kvindex.intake import LOOKAHEAD
 from kvindex.knowledge import Knowledge, credits
 from tests.kvindex.engine import (
+    CLEARED,
     MODEL,
     Stream,
     ids_of,
@@ -98,15 +100,27 @@ def test_a_tier_without_keys_goes_by_name() -> None:
 
 
 def test_what_a_tier_may_have_of_a_salted_prompt_is_not_believed() -> None:
-    """Block 0 without keys is rejected where nobody told them; what follows is not."""
+    """Without keys it is rejected where nobody told them, at the start or behind it."""
     stream = Stream(block_size=16)
     stream.send(keyed(1, 2, salt="s"))
     stream.send(stored(5, 6, medium="CPU"))
     assert stream.held(5, 6) == 0
     assert stream.feed.counters.rejected == {"no_keys": 1}
     stream.send(stored(3, parent=2, medium="CPU"))
-    assert stream.held(1, 2, 3, root=SALTED) == 3
+    assert stream.held(1, 2, 3, root=SALTED) == 2
+    assert stream.feed.counters.rejected == {"no_keys": 2}
+    assert not stream.feed.complete
+
+
+def test_what_a_tier_has_of_known_blocks_counts_once() -> None:
+    """Beside unknown ones in one event, which are rejected: an image is not told."""
+    stream = Stream(block_size=16)
+    stream.send(keyed(1, salt="s"), stored(2, parent=1))
+    stream.send(stored(2, 3, parent=1, medium="CPU"), removed(2))
+    assert stream.held(1, 2, 3, root=SALTED) == 2
     assert stream.feed.counters.rejected == {"no_keys": 1}
+    stream.send(removed(3, 2, medium="CPU"))
+    assert stream.held(1, 2, root=SALTED) == 1
 
 
 def ahead(*blocks: int, tokens: int = 2) -> BlockStored:
@@ -148,6 +162,30 @@ def test_names_of_one_block_with_several_continuations() -> None:
     assert stream.held(1, 2) == 1
     stream.send(removed(2), removed(11))
     assert stream.owner.blocks == 0
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_an_empty_cache_depends_on_nothing(restart: bool) -> None:
+    """What was told of its blocks is theirs: the next ones may have none."""
+    stream = Stream(block_size=16)
+    stream.send(ahead(1, 2))
+    if restart:
+        stream.feed.restarted("a test")
+    else:
+        stream.send(CLEARED)
+    stream.send(stored(1, 2))
+    assert stream.held(1, 2) == 2
+
+
+def test_an_absurd_lookahead_is_rejected() -> None:
+    """It would take all credit away for good."""
+    stream = Stream(block_size=16)
+    stream.send(stored(1, 2, 3), ahead(4, 5, tokens=LOOKAHEAD + 1))
+    assert (stream.held(1, 2, 3), stream.held(4, 5)) == (3, 0)
+    assert stream.feed.counters.rejected == {"lookahead": 1}
+    assert not stream.feed.complete
+    stream.send(ahead(4, 5, tokens=LOOKAHEAD))
+    assert stream.feed.counters.rejected == {"lookahead": 1}
 
 
 def test_large_events_keep_their_lookahead() -> None:
