@@ -81,13 +81,16 @@ class Ingest:
     def learn(self, worker: Worker, facts: WorkerFacts) -> None:
         """What the worker said of itself: its ranks, sizes, sources and topics."""
         self.owners.learn(worker, facts)
-        self._topics.tell(worker.url, self.owners.sources(worker).topics)
+        told = self._topics.tell(worker.url, self.owners.sources(worker).topics)
+        if told and self.listener is not None:
+            self.listener.topics_changed()
 
     def came(self, worker: Worker) -> None:
         """A worker was added: its events may come to the gateway's own socket."""
         self._topics.know(worker.url for worker in self._pool.workers)
         if self.listener is not None:
             self.listener.expect_declared()
+            self.listener.topics_changed()
 
     def went(self, worker: Worker) -> None:
         """A worker was taken out, and its tasks have ended."""
@@ -95,6 +98,7 @@ class Ingest:
         self._looks.pop(worker.url, None)
         if self.listener is not None:
             self.listener.forget(worker)
+            self.listener.topics_changed()
         self.owners.forget(worker)
 
     def follow(

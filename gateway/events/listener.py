@@ -14,16 +14,17 @@ from collections.abc import Callable, Iterator, Sequence, Set
 
 import zmq
 
+from gateway.events.claims import Claims, degrade
 from gateway.events.connections import Connections
 from gateway.events.feeds import IDLE_MS, EventSockets, decode_live
 from gateway.events.owners import Owners
 from gateway.events.publishers import Publishers
 from gateway.events.slices import BLOCKS
+from gateway.events.strangers import Strangers
 from gateway.events.stream import Stream
-from gateway.events.topics import Topics
+from gateway.events.topics import Topics, name_of
 from gateway.events.turns import Batch
 from kvindex.events import UndecodableBatch
-from kvindex.standing import FeedState
 from kvindex.wire.batches import rank_of
 from router.pool import WorkerPool
 from router.states import OUT_OF_ORDER
@@ -32,14 +33,9 @@ from router.worker import Worker
 log = logging.getLogger(__name__)
 
 REBIND_S = 5.0
-TOPIC_BYTES = 1_024
 SHARED = "two publishers share its topic; none of their events counts"
 LEFT = "of two publishers of its topic the other is left"
 LOST = "connection lost"
-STRANGERS = 100
-"""Topics of nobody that get a line; there may be any number."""
-NAMED = 4
-"""Of the workers that share one so many are named."""
 
 
 class Listener:
@@ -58,12 +54,13 @@ class Listener:
         """`look_at` is called for workers that may have restarted."""
         self.endpoint = endpoint
         self._topics = topics
+        self._claims = Claims(topics)
         self._pool = pool
         self._owners = owners
         self._sockets = sockets
         self._look_at = look_at
         self._heard: dict[str, Worker] = {}
-        self._strangers: set[tuple[bytes, str]] = set()
+        self._strangers = Strangers()
         self._fed: set[Stream] = set()
         """Streams whose feeds were given something."""
         self._publishers: dict[Stream, Publishers] = {}
@@ -92,6 +89,7 @@ class Listener:
 
     def _forget(self, stream: Stream) -> None:
         self._publishers.pop(stream, None)
+        self._claims.forget(stream)
         for streams in (self._fed, self._waiting, self._told):
             streams.discard(stream)
 
@@ -139,8 +137,8 @@ class Listener:
                 settled = time.monotonic()
                 for stream, publishers in self._publishers.items():
                     self._hand_on(stream, publishers.settle(settled))
-                    if publishers.shared:  # whatever else said that it is well
-                        stream.feed.disconnected(SHARED)
+                    if why := self._ill(stream):  # whatever else said it is well
+                        stream.feed.disconnected(why)
             while self._fed:
                 await self._fed.pop().work()
             await asyncio.sleep(0)
@@ -200,12 +198,28 @@ class Listener:
             if out:
                 why = f"its worker is {worker.state}: {worker.reason}"
                 known.feed.disconnected(why)
-            elif stream is None or not self._publishers[stream].shared:
+            elif stream is None or not self._ill(stream):
                 known.feed.connected()
             if stream is not None and stream.feed is known.feed:
                 self._fed.add(stream)
             else:
                 known.feed.work(BLOCKS)
+
+    def _ill(self, stream: Stream) -> str:
+        """Why none of its events counts; "" if they do."""
+        shared = self._publishers[stream].shared
+        return self._claims.lost(stream) or (SHARED if shared else "")
+
+    def topics_changed(self) -> None:
+        """Workers came, went, or told other topics: some may be another's now."""
+        for stream, url in self._claims.changed():
+            if why := self._ill(stream):
+                degrade(stream.feed, why)
+            elif url not in self._out_of_order:
+                stream.feed.connected()
+                self._look_at(self._heard[url])  # it may have restarted meanwhile
+            stream.feed.work(BLOCKS)
+            self._fed.add(stream)
 
     def _take(
         self, connection: int, frames: Sequence[bytes], tasks: asyncio.TaskGroup
@@ -213,13 +227,16 @@ class Listener:
         try:
             topic, sequence, payload = decode_live(frames)
         except UndecodableBatch as error:
-            self._strange(frames[0], f"sends what is no batch: {error}")
+            why = f"sends what is no batch: {error}"
+            self._strangers.note(self.endpoint, frames[0], why)
             return
         worker = self._worker(topic)
         if worker is None:
             return
         stream = self._stream(worker, rank_of(payload), tasks)
         if stream is not None:
+            if self._claims.came(stream, worker.url, name_of(topic)):
+                stream.feed.connected()
             publishers, now = self._publishers[stream], time.monotonic()
             self._hand_on(stream, publishers.take(connection, sequence, payload, now))
             if publishers.waits:
@@ -234,10 +251,11 @@ class Listener:
             feed.receive(*batch)
         self._reset(stream)
         if publishers.shared and not shared:
-            if feed.state is FeedState.DEGRADED and stream not in self._told:
-                log.warning("KV events of %s: %s", feed.key, SHARED)
-            self._told.add(stream)
-            feed.disconnected(SHARED)
+            if stream in self._told:
+                feed.disconnected(SHARED)
+            else:
+                self._told.add(stream)
+                degrade(feed, SHARED)
         self._fed.add(stream)
 
     def _reset(self, stream: Stream) -> None:
@@ -247,11 +265,12 @@ class Listener:
             stream.feed.restarted(LEFT)
 
     def _worker(self, topic: bytes) -> Worker | None:
-        name = topic[:TOPIC_BYTES].decode("utf-8", "replace")
+        name = name_of(topic)
         url = self._topics.url(name)
         worker = self._pool.get(url) if url is not None else None
         if worker is None:
-            self._strange(topic, _nobodys(self._topics.tellers(name)))
+            why = self._topics.nobodys(name)
+            self._strangers.note(self.endpoint, topic, why)
         elif worker.url not in self._heard:
             self._heard[worker.url] = worker
             self._owners.listen(worker)
@@ -276,23 +295,3 @@ class Listener:
             self._streams[worker.url, rank] = stream
             self._publishers[stream] = Publishers()
         return stream
-
-    def _strange(self, topic: bytes, why: str) -> None:
-        """One line about each topic that is of no use."""
-        name = topic[:TOPIC_BYTES], why.partition(":")[0]
-        if name in self._strangers or len(self._strangers) >= STRANGERS:
-            return
-        self._strangers.add(name)
-        shown = topic[:100].decode("utf-8", "replace")
-        log.warning("KV events at %s: topic %r %s", self.endpoint, shown, why)
-
-
-def _nobodys(tellers: Sequence[str]) -> str:
-    """Why a topic is nobody's, and the flag that makes it somebody's."""
-    if not tellers:
-        return "is no worker's, see --kv-events-topic URL=TOPIC"
-    named = ", ".join(sorted(tellers)[:NAMED]) + ", ..." * (len(tellers) > NAMED)
-    return (
-        "is told by several workers, and so counts for none: start each with a topic "
-        f"of its own, or see --kv-events-topic URL=TOPIC: {named}"
-    )

@@ -5,6 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from gateway.upstreams.origin import Origin
 
 PREFIX = "kv@"
+FLAG = "--kv-events-topic URL=TOPIC"
+TOPIC_BYTES = 1_024
+NAMED = 4
+"""Of the workers that share one so many are named."""
 
 
 class Topics:
@@ -37,9 +41,13 @@ class Topics:
         for url in self._told.keys() - self._places.keys():
             self.tell(url, frozenset())
 
-    def tell(self, url: str, topics: frozenset[str]) -> None:
-        """These are the topics under which a worker told that it publishes here."""
-        if topics != self._told.get(url, frozenset()):
+    def tell(self, url: str, topics: frozenset[str]) -> bool:
+        """These are the topics under which a worker told that it publishes here.
+
+        Are they others than before?
+        """
+        changed = topics != self._told.get(url, frozenset())
+        if changed:
             self._told[url] = topics
             self._tellers = {}
             for teller, told in self._told.items():
@@ -47,6 +55,7 @@ class Topics:
                     self._tellers.setdefault(topic, []).append(teller)
         if not topics:
             self._told.pop(url, None)
+        return changed
 
     def tellers(self, topic: str) -> Sequence[str]:
         """The workers that told this topic to be theirs."""
@@ -67,6 +76,22 @@ class Topics:
                 return url
         tellers = self.tellers(topic)
         return tellers[0] if len(tellers) == 1 else None
+
+    def nobodys(self, topic: str) -> str:
+        """Why a topic is nobody's, and the flag that makes it somebody's."""
+        tellers = self.tellers(topic)
+        if not tellers:
+            return f"is no worker's, see {FLAG}"
+        named = ", ".join(sorted(tellers)[:NAMED]) + ", ..." * (len(tellers) > NAMED)
+        return (
+            "is told by several workers, and so counts for none: start each with a "
+            f"topic of its own, or see {FLAG}: {named}"
+        )
+
+
+def name_of(topic: bytes) -> str:
+    """A topic as it is told, as far as it counts."""
+    return topic[:TOPIC_BYTES].decode("utf-8", "replace")
 
 
 def _place(url: str) -> tuple[str, int]:
