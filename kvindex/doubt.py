@@ -105,7 +105,7 @@ class Doubt:
             self._holes_seen = owner.holes
             self.missed("holes in the held prefixes")
         overdue = self._clock() - self._since >= self._ttl_s
-        if overdue and self._standing.state is not FeedState.LIVE:
+        if overdue and (self.lost or owner.suspect_blocks):
             holder.forget_orphans()
         if owner.suspect_blocks and overdue and not owner.settling:
             holder.settle_all()

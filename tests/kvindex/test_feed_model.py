@@ -146,6 +146,8 @@ class FeedMachine(RuleBasedStateMachine):
         """Suspects that are overdue go; a doubt about nothing ends."""
         belief = self.belief
         overdue = self.stream.clock.now - self.doubt_since >= TTL
+        if overdue and (self.lost or belief.suspects):
+            belief.orphans.clear()
         if belief.suspects and overdue and not self.settling:
             belief.miss()
             self.unharmed, self.settling = False, True
