@@ -204,6 +204,8 @@ class Decision:
             self._booking.release()
             self._tell_pool(kind)
             if before is Life.sent:
+                if kind == "client" and self._prefill is not None:
+                    self.worker.pulse.gave_up(self)
                 self._owe_nothing(streamed=False)
             if self._prefill is not None:
                 self._prefill.ended(None)
@@ -225,7 +227,7 @@ class Decision:
             self._pool.timed_out(self.worker, unheard=unheard)
         elif kind == "status" and self._status < SERVER_ERRORS:
             self._pool.finished(self.worker)
-        self._pool.undecided(self.worker)
+        self._pool.undecided(self.worker, left=kind == "client")
 
     def _owe_nothing(self, *, streamed: bool) -> None:
         """Neither a first token nor an answer is waited for any more."""

@@ -16,6 +16,10 @@ RELEASED = 2
 RECENT_S = 60.0
 """What was booked weighs e times less after so long."""
 
+MOST_GUESSED = 131_072
+"""Tokens up to which a guess from the size of a body is credible: what most models
+take. An image of 8 MB would be two million, and take minutes."""
+
 SPARE_DUES = 64
 """Dues of bookings that ended early are kept up to this many before a clean-up."""
 
@@ -23,15 +27,28 @@ SPARE_DUES = 64
 class Booking:
     """One request's share of a ledger: in prefill, then decoding, then released."""
 
-    __slots__ = ("_ledger", "_stage", "output_tokens", "uncached_tokens")
+    __slots__ = (
+        "_ledger",
+        "_stage",
+        "credible_tokens",
+        "output_tokens",
+        "uncached_tokens",
+    )
 
     def __init__(
-        self, ledger: "Ledger", uncached_tokens: int, output_tokens: int
+        self,
+        ledger: "Ledger",
+        uncached_tokens: int,
+        output_tokens: int,
+        *,
+        guessed: bool = False,
     ) -> None:
         self._ledger = ledger
         self._stage = PREFILL
         self.uncached_tokens = uncached_tokens
         self.output_tokens = output_tokens
+        most = MOST_GUESSED if guessed else uncached_tokens
+        self.credible_tokens = min(uncached_tokens, most)
 
     @property
     def in_prefill(self) -> bool:
@@ -63,6 +80,7 @@ class Ledger:
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._uncached_tokens = 0
+        self._credible_tokens = 0
         self._decode_tokens = 0
         self._dues: list[tuple[float, int, Booking]] = []
         self._order = itertools.count()
@@ -79,6 +97,13 @@ class Ledger:
         if self._dues:
             self._settle()
         return self._uncached_tokens
+
+    @property
+    def credible_tokens(self) -> int:
+        """Of those, as many as there may well be: what was guessed is bounded."""
+        if self._dues:
+            self._settle()
+        return self._credible_tokens
 
     @property
     def prefills(self) -> int:
@@ -101,15 +126,23 @@ class Ledger:
         return self._decode_tokens
 
     def book(
-        self, uncached_tokens: int, output_tokens: int, *, prefill_s: float | None
+        self,
+        uncached_tokens: int,
+        output_tokens: int,
+        *,
+        prefill_s: float | None,
+        guessed: bool = False,
     ) -> Booking:
         """Book a request about to be sent.
 
         `prefill_s` is given where no first token will be seen (the answer is not
-        streamed): its prompt tokens stop counting after that many seconds.
+        streamed): its prompt tokens stop counting after that many seconds. Where its
+        size is `guessed`, it is credible up to a bound.
         """
-        booking = Booking(self, max(0, uncached_tokens), max(0, output_tokens))
+        uncached_tokens, output_tokens = max(0, uncached_tokens), max(0, output_tokens)
+        booking = Booking(self, uncached_tokens, output_tokens, guessed=guessed)
         self._uncached_tokens += booking.uncached_tokens
+        self._credible_tokens += booking.credible_tokens
         work = booking.uncached_tokens + booking.output_tokens
         self._recent_tokens = self.recent_tokens + work
         self._recent_at = self._clock()
@@ -127,6 +160,7 @@ class Ledger:
 
     def _prefilled(self, booking: Booking) -> None:
         self._uncached_tokens -= booking.uncached_tokens
+        self._credible_tokens -= booking.credible_tokens
         self._prefills -= 1
         self._decode_tokens += booking.output_tokens
 

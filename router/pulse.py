@@ -33,12 +33,15 @@ class Pulse:
 
     __slots__ = (
         "_awaited",
-        "_beat_at",
         "_clock",
+        "_excused_beats",
+        "_excused_until",
+        "_missed_s",
         "_seen",
         "_since",
         "beats",
         "expected_s",
+        "missed",
         "owed",
     )
 
@@ -48,10 +51,15 @@ class Pulse:
         self._clock = clock
         self.owed = 0
         """Requests whose first token is waited for."""
+        self.missed = 0
+        """Those that were waited for in vain, while nothing at all has come since."""
+        self._missed_s = 0.0
+        """How long it had been silent when the last of them was given up."""
         self.expected_s = math.inf
         """The least that its prefills were expected to take since it fell silent."""
         self._seen = 0
-        self._since = self._beat_at = clock()
+        self._since = self._excused_until = clock()
+        self._excused_beats = -1
         self._awaited: dict[object, Awaited] = {}
         """By request, in the order in which they were sent."""
 
@@ -70,49 +78,73 @@ class Pulse:
         awaited = self._awaited.get(request)
         return awaited is not None and awaited.beats == self.beats
 
-    def in_time(self, cost_s: float) -> bool:
-        """Whether the worker may well be silent for a prefill that is waited for.
+    def excuses(self, prefill_s: float) -> bool:
+        """Whether a check may be without an answer for prefills that are under way.
 
-        Counted from when it fell silent: what is sent to a worker that hangs, again and
-        again, does not make it one that prefills. `cost_s` as below.
+        `prefill_s` is what they should take, as it is now. It counts as it was when the
+        first check since the last sign of life got no answer: what is sent to a worker
+        that hangs, again and again, does not make it one that prefills.
         """
-        self._look()
-        awaited = self._awaited.values()
-        if not awaited:
-            return False
-        since = max(self._beat_at, next(iter(awaited)).sent_at)
-        longest_s = max(request.expected_s for request in awaited)
-        return self._clock() - since <= TIMES * (cost_s + longest_s)
+        now = self._clock()
+        if self._excused_beats != self.beats:
+            self._excused_beats = self.beats
+            self._excused_until = now + TIMES * prefill_s
+        return now < self._excused_until
+
+    def checked(self) -> None:
+        """A check passed: a sign of life, if only of the server's."""
+        self._excused_beats = -1
 
     def _look(self) -> None:
         """See whether something has come since the last look."""
         if self.beats != self._seen:
-            self._seen, self.expected_s = self.beats, math.inf
-            self._since = self._beat_at = self._clock()
+            self._seen = self.beats
+            self._since = self._clock()
+            self.forget()
+
+    def forget(self) -> None:
+        """What was missed is made up for, or was counted as a failure."""
+        self.missed, self._missed_s, self.expected_s = 0, 0.0, math.inf
 
     def owe(self) -> None:
         """A request was sent whose first token will be seen."""
         if not self.owed:
-            self._since, self.expected_s = self._clock(), math.inf
+            self._look()
+            self._since = self._clock() - self._missed_s
+            if not self.missed:
+                self.expected_s = math.inf
         self.owed += 1
+
+    def gave_up(self, request: object) -> None:
+        """Nobody waits any more for the first token of that request.
+
+        If it was waited for in vain, and longer than it should have taken, that is not
+        forgotten before anything comes.
+        """
+        self._look()
+        awaited, now = self._awaited[request], self._clock()
+        waited_s = now - awaited.sent_at
+        if awaited.beats == self.beats and waited_s > awaited.expected_s:
+            self.missed += 1
+            self._missed_s = now - self._since
+            self.expected_s = min(self.expected_s, awaited.expected_s)
 
     def settle(self) -> None:
         """A first token that was owed is there, or nobody waits for it any more."""
         self.owed -= 1
 
     def silent_s(self, prefill_s: float) -> float:
-        """Seconds for which a first token is owed and nothing has come.
+        """Seconds for which a first token is owed, or was, and nothing has come.
 
         `prefill_s` is what its prefills are expected to take now. Seen whenever
         somebody looks: never more than it is, and less by the time since the last look
         at most.
         """
         self._look()
-        now = self._clock()
         if not self.owed:
-            self._since, self.expected_s = now, math.inf
+            return self._missed_s
         self.expected_s = min(self.expected_s, prefill_s)
-        return now - self._since
+        return self._clock() - self._since
 
     def late_s(self, prefill_s: float, cost_s: float) -> float:
         """Seconds for which something should have come; 0: it is in time.
@@ -125,5 +157,5 @@ class Pulse:
         # What came later may be prefilled along with it, but its time is no margin: a
         # worker that hangs would be given ever more of it.
         first_s = self.expected_s
-        behind_s = min(prefill_s - first_s, BEHIND_S)
+        behind_s = min(max(0.0, prefill_s - first_s), BEHIND_S)
         return max(0.0, silent_s - TIMES * (cost_s + first_s) - behind_s)

@@ -67,6 +67,7 @@ class Router:
             chosen.uncached_tokens,
             chosen.output_tokens,
             prefill_s=None if request.stream else chosen.estimate_s,
+            guessed=chosen.rendering is None or chosen.rendering.estimated,
         )
         return Decision(
             chosen,

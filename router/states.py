@@ -83,11 +83,11 @@ class States:
         if not worker.on_probation and worker.state not in OUT_OF_ORDER:
             return
         now = self._clock()
-        if not worker.on_trial or worker.pulse.beats != worker.beats_at_trial:
-            worker.on_trial, worker.unheard_trials = True, 0
-            worker.beats_at_trial = worker.pulse.beats
-        elif now >= worker.retry_at:
+        if worker.pulse.beats != worker.beats_at_trial:
+            worker.unheard_trials, worker.beats_at_trial = 0, worker.pulse.beats
+        elif worker.on_trial and now >= worker.retry_at:
             worker.unheard_trials += 1
+        worker.on_trial = True
         worker.retry_at = now + back_off_s(worker.failures + worker.unheard_trials)
 
     def answered(self, worker: Worker, status: int = 200) -> None:
@@ -114,9 +114,14 @@ class States:
                 self._enter(worker, WorkerState.ready, "answered")
         self._forgive(worker, now)
 
-    def undecided(self, worker: Worker) -> None:
-        """A request ended that tells nothing of the worker: another one may try."""
-        if worker.on_trial:
+    def undecided(self, worker: Worker, *, left: bool = False) -> None:
+        """A request ended that tells nothing of the worker: another one may try.
+
+        Not where its client `left` and nothing at all has come since the trial began:
+        who waits in vain, and not for long, must not cost a worker's rest.
+        """
+        heard = worker.pulse.beats != worker.beats_at_trial
+        if worker.on_trial and (heard or not left):
             worker.retry_at = min(worker.retry_at, self._clock())
 
     def failed(self, worker: Worker, reason: str, *, up: bool = False) -> None:
@@ -125,6 +130,7 @@ class States:
         Whoever sends requests that no worker can bear must not shut the gateway.
         """
         now = self._clock()
+        worker.pulse.forget()
         if worker.state is WorkerState.draining or (
             worker.failures and self._rests(worker)
         ):
@@ -134,7 +140,9 @@ class States:
         worker.on_trial = worker.on_probation = worker.stalled = False
         worker.checks = 0
         worker.settled_at = math.inf
-        worker.retry_at = now + back_off_s(worker.failures)
+        heard = worker.pulse.beats != worker.beats_at_trial
+        before = 0 if heard else max(0, worker.unheard_trials - 1)
+        worker.retry_at = now + back_off_s(worker.failures + before)
         down = worker.failures >= DOWN_AFTER and not up
         self._enter(worker, WorkerState.down if down else WorkerState.suspect, reason)
 
@@ -154,13 +162,14 @@ class States:
         So many in a row, `rise` and `fall`, change the state.
         """
         if reason is None:
+            worker.pulse.checked()
             worker.checks = max(1, worker.checks + 1)
             over = worker.checks >= rise and self._clock() >= worker.retry_at
             if over and worker.state in OUT_OF_ORDER and not worker.stalled:
                 self._return(worker, "health checks pass")
         else:
             worker.checks = min(-1, worker.checks - 1)
-            if worker.checks == -fall and worker.state is WorkerState.ready:
+            if worker.checks <= -fall and worker.state is WorkerState.ready:
                 self.failed(worker, f"health checks fail: {reason}")
 
     def busy(self, worker: Worker, retry_after_s: float | None = None) -> None:
@@ -183,7 +192,8 @@ class States:
     def undrain(self, worker: Worker) -> None:
         """It takes part again, as one that has just joined and answered."""
         if worker.state is WorkerState.draining:
-            worker.failures, worker.retry_at = 0, 0.0
+            worker.failures = worker.unheard_trials = 0
+            worker.retry_at = 0.0
             worker.on_trial = worker.on_probation = worker.stalled = False
             self._enter(worker, WorkerState.ready, "no longer drained")
 
@@ -209,20 +219,30 @@ class States:
 
     def _look(self, worker: Worker) -> bool:
         """Whether first tokens are overdue; a stall is noticed, and its end."""
-        owed = worker.pulse.owed
-        prefill_s = worker.prefill_s if owed else 0.0
-        silent_s = worker.pulse.silent_s(prefill_s)
-        borne_s = SLOW_S if owed < MANY else MANY_SLOW_S / owed
+        pulse = worker.pulse
+        silent_s = pulse.silent_s(worker.prefill_s if pulse.owed else 0.0)
+        waited = pulse.owed + pulse.missed
+        borne_s = SLOW_S if waited < MANY else MANY_SLOW_S / waited
         if silent_s <= borne_s:
             if worker.stalled:
                 self._stall_over(worker)
             return False
-        stalled = silent_s > STALLED_S + STALLED_TIMES * prefill_s
+        if not pulse.owed:
+            return self._given_up(worker, borne_s)
+        stalled = silent_s > STALLED_S + STALLED_TIMES * pulse.expected_s
         if stalled and worker.state is WorkerState.ready:
-            worker.stalled, worker.beats_at_stall = True, worker.pulse.beats
+            worker.stalled, worker.beats_at_stall = True, pulse.beats
             reason = f"first tokens are overdue, silent for {silent_s:.0f} s"
             self._enter(worker, WorkerState.suspect, reason)
         return worker.late_s > borne_s
+
+    def _given_up(self, worker: Worker, borne_s: float) -> bool:
+        """Nobody waits any more: a failure, if for first tokens that were overdue."""
+        late_s = worker.pulse.late_s(0.0, worker.rate.cost_s)
+        overdue = worker.stalled or late_s > borne_s
+        if overdue:
+            self.failed(worker, "first tokens never came")
+        return overdue
 
     def _stall_over(self, worker: Worker) -> None:
         worker.stalled = False
@@ -247,6 +267,8 @@ class States:
         if state is before:
             return
         worker.since = self._clock()
+        if state is WorkerState.ready:
+            worker.checks = 0  # those that failed while it was not are no news
         if state in OUT_OF_ORDER or before in OUT_OF_ORDER:
             worker.doubt()
         level = logging.WARNING if state in OUT_OF_ORDER else logging.INFO

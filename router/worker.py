@@ -122,8 +122,12 @@ class Worker(Standing):
 
     @property
     def prefill_s(self) -> float:
-        """Seconds that the prefills in flight at all its ranks should take."""
-        return self.rate.seconds(self.inflight_tokens)
+        """Seconds that the prefills in flight at all its ranks should take, at most.
+
+        That is what silence of it may be put down to.
+        """
+        ledgers = self.ledgers.values()
+        return self.rate.seconds(sum(ledger.credible_tokens for ledger in ledgers))
 
     @property
     def late_s(self) -> float:
@@ -133,9 +137,10 @@ class Worker(Standing):
         return self.pulse.late_s(self.prefill_s, self.rate.cost_s)
 
     @property
-    def in_time(self) -> bool:
-        """Whether it may well be silent for a long prefill, and for nothing else."""
-        return self.pulse.in_time(self.rate.cost_s)
+    def excused(self) -> bool:
+        """Whether a check without an answer may well be for prefills under way."""
+        prefill_s = self.prefill_s
+        return self.pulse.excuses(prefill_s and prefill_s + self.rate.cost_s)
 
     def doubt(self) -> None:
         """It may be another process now: what was proven is not, until it is again."""

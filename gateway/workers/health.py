@@ -3,7 +3,8 @@
 What becomes of a worker by them is `router.states`' business. A check that fails while
 the worker's answers go on is none: a server may be too busy for it, and is not dead.
 Nor is one that gets no answer while the worker may well be at a long prefill: some
-servers answer only between two steps of the engine.
+servers answer only between two steps of the engine. What was sent to it when the first
+got no answer tells for how long, and nothing that is sent later.
 """
 
 import asyncio
@@ -51,7 +52,7 @@ class HealthChecks:
             async with asyncio.timeout(self._config.health_timeout):
                 failure = await self._failure(session, worker)
         except TimeoutError as error:
-            if worker.in_time:
+            if worker.excused:
                 return
             failure = reason(error)
         except (aiohttp.ClientError, OSError) as error:

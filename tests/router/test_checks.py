@@ -2,8 +2,9 @@
 
 import pytest
 
-from router import Worker, WorkerState
-from tests.router.fleet import Fleet, prompt, urls
+from router import RouteRequest, Worker, WorkerState
+from router.ledger import MOST_GUESSED
+from tests.router.fleet import MODEL, Fleet, prompt, urls
 
 
 def state(worker: Worker) -> WorkerState:
@@ -104,3 +105,53 @@ def test_with_health_checks_no_request_is_risked_before_they_pass() -> None:
     assert urls(fleet.pool.candidates("qwen")) == ["w2"]
     fleet.pool.finished(worker)
     assert urls(fleet.pool.candidates("qwen")) == ["w1", "w2"]
+
+
+def test_checks_that_failed_while_it_was_drained_do_not_hide_the_next() -> None:
+    """It takes part anew; those that go on failing take it out."""
+    fleet = Fleet(2, checked=True)
+    worker = fleet.worker("w1")
+    fleet.pool.drain(worker)
+    check(fleet, worker, "no answer", 8)
+    fleet.pool.undrain(worker)
+    check(fleet, worker, "no answer", 2)
+    assert state(worker) is WorkerState.ready
+    check(fleet, worker, "no answer")
+    assert state(worker) is WorkerState.suspect
+
+
+def test_an_older_request_does_not_shorten_what_a_long_prefill_excuses() -> None:
+    """Checks passed while it was silent: the worker was alive until the last."""
+    fleet = Fleet(1, checked=True)
+    worker = fleet.worker("w1")
+    send(fleet, 160)
+    for _ in range(4):
+        fleet.clock += 5
+        check(fleet, worker, None)
+    send(fleet, 200_000)
+    fleet.clock += 5
+    assert worker.excused
+    fleet.clock += 2 * worker.rate.seconds(200_000)
+    assert worker.excused
+    send(fleet, 200_000)
+    fleet.clock += 1.5 * worker.rate.seconds(200_000)
+    assert not worker.excused
+
+
+def test_the_size_of_a_body_is_no_excuse_for_minutes() -> None:
+    """An image of 8 MB is not two million tokens, though it may look like it."""
+    fleet = Fleet(1, checked=True)
+    worker = fleet.worker("w1")
+    for _ in range(2):
+        guess = RouteRequest(model=MODEL, prompt_tokens=2_000_000)
+        fleet.router.decide(guess).sent()
+    assert worker.inflight_tokens == 4_000_000
+    assert worker.prefill_s == worker.rate.seconds(2 * MOST_GUESSED) < 15
+    fleet.router.decide(fleet.request(prompt(1, 200_000))).sent()
+    known = worker.rate.seconds(2 * MOST_GUESSED + 200_000)
+    assert worker.prefill_s == known, "what was counted is taken as it is"
+
+
+def send(fleet: Fleet, tokens: int) -> None:
+    """A request that is not streamed, on its way."""
+    fleet.router.decide(fleet.request(prompt(tokens, tokens), stream=False)).sent()

@@ -1,5 +1,7 @@
 """Signs of life: when silence counts, and from when."""
 
+import pytest
+
 from router.pulse import Pulse
 from tests.router.fleet import Clock
 
@@ -46,37 +48,51 @@ def test_any_piece_of_an_answer_ends_it() -> None:
     assert pulse.silent_s(0.1) == 2
 
 
-def test_a_prefill_that_is_waited_for_is_in_time_for_as_long_as_it_may_take() -> None:
-    """Three times what it should, and anew from each sign of life."""
+def test_prefills_under_way_excuse_checks_for_as_long_as_they_may_take() -> None:
+    """Three times what they should, and anew from each sign of life."""
     clock = Clock()
     pulse = Pulse(clock)
-    assert not pulse.in_time(0.0)
-    pulse.sent("long", 10.0)
-    clock += 29
-    assert pulse.in_time(0.0)
-    clock += 2
-    assert not pulse.in_time(0.0)
-    assert pulse.in_time(0.5)
-    pulse.beats += 1
-    assert pulse.in_time(0.0)
-    clock += 31
-    assert not pulse.in_time(0.0)
-    pulse.over("long")
-    assert not pulse.in_time(1000.0)
+    assert not pulse.excuses(0.0)
+    for sign_of_life in (pulse.checked, lambda: setattr(pulse, "beats", 1)):
+        sign_of_life()
+        assert pulse.excuses(10.0)
+        clock += 29
+        assert pulse.excuses(10.0)
+        clock += 2
+        assert not pulse.excuses(10.0)
 
 
-def test_what_is_sent_again_and_again_is_no_prefill() -> None:
-    """A worker that hangs is silent since the first of it; a long one may follow."""
+def test_what_is_sent_to_a_worker_that_is_silent_prolongs_nothing() -> None:
+    """It counts what it was to do when the first check got no answer."""
     clock = Clock()
     pulse = Pulse(clock)
-    for number in range(100):
-        pulse.sent(number, 0.2)
+    for number in range(1, 31):
+        assert pulse.excuses(0.2 * number) is (number <= 6)
         clock += 0.1
-    assert not pulse.in_time(0.0)
-    pulse.sent("long", 10.0)
-    assert pulse.in_time(0.0)
-    clock += 21
-    assert not pulse.in_time(0.0)
+
+
+def test_who_leaves_does_not_end_the_silence() -> None:
+    """If it waited in vain for longer than it should have taken; all ends it."""
+    clock = Clock()
+    pulse = Pulse(clock)
+
+    def leave(after_s: float) -> None:
+        pulse.sent("a", 1.0)
+        pulse.owe()
+        clock.now += after_s
+        pulse.gave_up("a")
+        pulse.over("a")
+        pulse.settle()
+
+    leave(0.5)
+    assert pulse.silent_s(0.0) == 0
+    leave(2.0)
+    clock += 100  # nobody waits: this is no silence
+    leave(3.0)
+    assert (pulse.silent_s(0.0), pulse.missed) == (5.0, 2)
+    assert pulse.late_s(0.0, 0.5) == pytest.approx(0.5)
+    pulse.beats += 1
+    assert (pulse.silent_s(0.0), pulse.missed) == (0.0, 0)
 
 
 def test_a_request_is_unheard_until_anything_comes() -> None:

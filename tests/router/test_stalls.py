@@ -97,6 +97,54 @@ def test_a_stall_that_ends_without_a_token_is_a_failure() -> None:
     assert worker.reason == "first tokens never came"
 
 
+def test_what_is_sent_to_a_worker_that_hangs_does_not_hide_its_stall() -> None:
+    """However much is in flight there in the end."""
+    fleet = Fleet(1)
+    worker = fleet.worker("w1")
+    for number in range(120):
+        fleet.pool.rank(worker)
+        send(fleet, "w1", number, 4000)
+        fleet.clock += 0.1
+    assert worker.prefill_s > 20
+    fleet.pool.rank(worker)
+    fleet.clock += 1
+    fleet.pool.rank(worker)
+    assert state(worker) is WorkerState.suspect
+
+
+@pytest.mark.parametrize("patience_s", [0.3, 1.0, 5.0])
+def test_clients_that_leave_take_no_evidence_along(patience_s: float) -> None:
+    """One that hangs is found out, and tried more and more rarely."""
+    fleet = Fleet(2)
+    waiting: list[tuple[float, Decision]] = []
+    lost = 0
+    for number in range(3000):
+        fleet.clock += 0.05
+        while waiting and waiting[0][0] <= fleet.clock.now:
+            waiting.pop(0)[1].failed("client")
+        decision = fleet.router.decide(fleet.request(prompt(number, 160)))
+        decision.sent()
+        if decision.worker.url == "w1":
+            lost += 1
+            waiting.append((fleet.clock.now + patience_s, decision))
+        else:
+            decision.first_token()
+            decision.finished(None)
+    assert fleet.worker("w1").failures > 2
+    assert lost <= 20
+
+
+def test_a_client_that_leaves_at_once_is_no_evidence() -> None:
+    """Nor one that leaves before its first token is late."""
+    fleet = Fleet(2)
+    for number in range(100):
+        decision = send(fleet, "w1", number, 20_000)
+        fleet.clock += 0.9
+        decision.failed("client")
+        assert urls(fleet.pool.candidates("qwen")) == ["w1", "w2"]
+    assert fleet.worker("w1").failures == 0
+
+
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(("others", "failed"), [(False, True), (True, False)])
 def test_a_timeout_speaks_against_a_worker_that_is_silent(

@@ -224,7 +224,7 @@ def test_a_draining_worker_keeps_its_state() -> None:
 
 
 def test_a_trial_without_outcome_makes_room_for_another() -> None:
-    """Its client left: nothing is known, and the next request may try."""
+    """It was not sent, say: nothing is known, and the next request may try."""
     fleet = Fleet(2)
     worker = fleet.worker("w1")
     fail(fleet, worker)
@@ -233,6 +233,25 @@ def test_a_trial_without_outcome_makes_room_for_another() -> None:
     assert urls(fleet.pool.candidates("qwen")) == ["w2"]
     fleet.pool.undecided(worker)
     assert urls(fleet.pool.candidates("qwen")) == ["w1", "w2"]
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_trial_whose_client_left(*, heard: bool) -> None:
+    """It makes room at once only where anything has come since it began."""
+    fleet = Fleet(2)
+    worker = fleet.worker("w1")
+    fail(fleet, worker)
+    rests = []
+    for _ in range(8):
+        fleet.clock += max(0.0, worker.retry_at - fleet.clock.now)
+        fleet.pool.chosen(worker)
+        worker.pulse.beats += heard
+        fleet.clock += 0.5
+        fleet.pool.undecided(worker, left=True)
+        rests.append(worker.retry_at - fleet.clock.now + 0.5)
+    assert rests == ([0.5] * 8 if heard else [1, 2, 4, 8, 16, 32, 60, 60])
+    fleet.pool.failed(worker, "no answer in time")
+    assert worker.retry_at - fleet.clock.now == (2 if heard else 60)
 
 
 def test_drained_and_back() -> None:

@@ -141,6 +141,74 @@ async def test_what_a_long_prefill_does_not_explain(
         await during(gateway, suspected, script.end, stream=stream)
 
 
+class Hung(AtPrefill):
+    """Silent for good from the first long prompt on; a short one is never answered."""
+
+    async def __call__(self, connection: WorkerConnection) -> None:
+        while request := await connection.request():
+            if request.startswith(b"POST /v1/chat"):
+                self.prefilling |= b"some words" in request
+                await self.end.wait()
+                await connection.send(FINE)
+            elif request.startswith(b"GET /health"):
+                await self._health(connection)
+            else:
+                listed = request.startswith(b"GET /v1/models")
+                await connection.send(SGLANG if listed else MISSING)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_requests_that_keep_coming_do_not_hide_that_it_hangs(
+    start_gateway: StartGateway, *, stream: bool
+) -> None:
+    """Each would take a tenth of a second, and there are ever more of them."""
+    script = Hung()
+    async with RawWorker(script) as worker, asyncio.TaskGroup() as clients:
+        gateway = await start_gateway(worker.url, **QUICK, prefill_rate=3000.0)
+        await until(lambda: only(gateway).checks > 0)
+
+        async def post() -> None:
+            url = gateway.url + "/v1/chat/completions"
+            body = SOME | {"stream": stream}
+            async with gateway.client.post(url, json=body) as response:
+                await response.read()
+
+        async def come() -> None:
+            while not script.end.is_set():
+                clients.create_task(post())
+                await asyncio.sleep(0.05)
+
+        coming = clients.create_task(come())
+        try:
+            await until(lambda: state(gateway, worker) is WorkerState.suspect)
+            assert only(gateway).reason.startswith("health checks fail: ")
+        finally:
+            script.end.set()
+            await coming
+
+
+async def test_a_long_prefill_behind_a_request_that_is_silent(
+    start_gateway: StartGateway,
+) -> None:
+    """Its checks pass until that prefill begins: it counts from then."""
+    script = Hung()
+    async with RawWorker(script) as worker:
+        gateway = await start_gateway(worker.url, **QUICK, prefill_rate=200.0)
+        await until(lambda: only(gateway).checks > 0)
+
+        async def then_a_long_one() -> None:
+            enough = only(gateway).checks + 100  # longer than all may take
+            await until(lambda: only(gateway).checks >= enough, 30.0)
+            await during(gateway, many_checks, script.end)
+
+        async def many_checks() -> None:
+            await until(lambda: script.checks >= 5)
+            assert state(gateway, worker) is WorkerState.ready
+
+        await during(gateway, then_a_long_one, script.end, messages=CHAT["messages"])
+        assert (only(gateway).failures, only(gateway).returns) == (0, 0)
+
+
 def routes_asked(monkeypatch: pytest.MonkeyPatch, *, older: bool) -> set[str]:
     """The health routes that simulated SGLang workers are asked for from now on.
 
