@@ -113,7 +113,7 @@ class Doubt:
             self._standing.incomplete("blocks in doubt were dropped")
         settles = owner.settling or not owner.suspect_blocks
         more = settles and not holder.settle(WALKED)
-        if not owner.suspect_blocks and not self.lost:
+        if not (owner.suspect_blocks or more or self.lost):
             holder.trust()
             self._end()
         return holder.tidy(FREED) or more

@@ -116,7 +116,7 @@ class Names:
             while blocks.previous and budget:
                 budget -= 1
                 engine_hash, own = blocks.previous.take()
-                if self._shelf.drop_suspect(own):
+                if self._shelf.drop_suspect(own, on_gpu=blocks.on_gpu):
                     continue
                 if self._proven_elsewhere(blocks, engine_hash):
                     self._shelf.remove(own, on_gpu=blocks.on_gpu)

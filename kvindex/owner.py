@@ -59,11 +59,12 @@ class Owner:
     `blocks` and `gpu_blocks` are what it holds, `suspect_blocks` those in doubt,
     `holes` how many holes sampled matches found in its GPU prefixes, `extra_bytes` what
     its tables take beside the blocks. `lookahead` are blocks at the end of a match that
-    depend on what comes behind them.
+    depend on what comes behind them. `doubts` counts how often all was put in doubt.
     """
 
     __slots__ = (
         "blocks",
+        "doubts",
         "extra_bytes",
         "fresh",
         "gpu",
@@ -83,5 +84,5 @@ class Owner:
         self.holding_bytes = holding_bytes
         self.gpu = self.other = self.held = self.fresh = 0
         self.blocks = self.gpu_blocks = self.suspect_blocks = self.holes = 0
-        self.extra_bytes = self.lookahead = 0
+        self.extra_bytes = self.lookahead = self.doubts = 0
         self.settling = False

@@ -3,7 +3,8 @@
 Engines may cut their cache into pages of a few tokens, down to one. Indexed as they are
 they would cost more memory than they tell, so a block of the index is a run of pages,
 cut from the start of the prompt: 16 tokens where the page size divides 16, else the
-least multiple of the page above. A block is held in a medium while all its pages are.
+least multiple of the page above. A block is held in a medium while all its pages are,
+and out of doubt once all its pages were stored there since the doubt began.
 
 A page has an own hash too, chained like a block's with its size, by which the engine's
 names are kept (`holder.py`). Not here: those names.
@@ -20,7 +21,7 @@ from kvindex.owner import HOLDING_BYTES, Owner
 
 MINIMUM = 16
 """Tokens; pages below are collected."""
-PAGE_BYTES = 740
+PAGE_BYTES = 756
 """Memory of one page: its record and the engine's name for it."""
 
 _SPARE_PAGES = 65_536
@@ -36,7 +37,8 @@ class _Page(Struct, gc=False):
     """One page: the own hashes of the pages before it in its block, and their ids.
 
     `block` is the own hash of the block that it completes, if it does, `start` that of
-    the block before. `token_ids` and `media` reach back to there. There may be a
+    the block before. `token_ids` and `media` reach back to there. `stored` are the
+    media it was stored in during the owner's doubt of that number. There may be a
     million, which the garbage collector would walk for long: they are in no cycle.
     """
 
@@ -47,6 +49,8 @@ class _Page(Struct, gc=False):
     media: tuple[bytes, ...]
     block: int | None = None
     held: int = 0
+    doubt: int = 0
+    stored: int = 0
 
 
 class PageShelf:
@@ -118,17 +122,35 @@ class PageShelf:
                 for part in page.path:
                     self._blocks_of.setdefault(part, {})[page.block] = None
         had, page.held = page.held, page.held | medium
+        page.stored = self._known(page.own) | medium
+        page.doubt = self.owner.doubts
         for block in self._blocks_of.get(page.own, ()):
-            if all(self._held(part) & medium for part in self._path_of[block]):
-                on_gpu = medium == _GPU
-                if not self.index.store(self.owner, block, on_gpu=on_gpu):
-                    self._take_out(page, page.held & ~had)
-                    return False
+            whole = all(self._held(part) & medium for part in self._path_of[block])
+            if whole and not self._store(block, medium):
+                self._take_out(page, page.held & ~had)
+                return False
+        return True
+
+    def _store(self, block: int, medium: int) -> bool:
+        """Index a block whose pages are held; it is in doubt while one of them is."""
+        owner = self.owner
+        sure = owner.blocks - owner.suspect_blocks
+        if not self.index.store(owner, block, on_gpu=medium == _GPU):
+            return False
+        if owner.blocks - owner.suspect_blocks > sure and not all(
+            self._known(part) & medium for part in self._path_of[block]
+        ):
+            self.index.redoubt(owner, block)
         return True
 
     def _held(self, page_hash: int) -> int:
         page = self._pages.get(page_hash)
         return page.held if page else 0
+
+    def _known(self, page_hash: int) -> int:
+        """In which media the page was stored since all was put in doubt."""
+        page = self._pages.get(page_hash)
+        return page.stored if page and page.doubt == self.owner.doubts else 0
 
     def remove(self, own: int, *, on_gpu: bool) -> None:
         """The page is gone from this medium, and each block it was part of."""
@@ -141,6 +163,7 @@ class PageShelf:
         if not medium:
             return
         page.held &= ~medium
+        page.stored &= ~medium
         for block in self._blocks_of.get(page.own, ()):
             self.index.remove(self.owner, block, on_gpu=medium == _GPU)
         if page.held:
@@ -154,20 +177,31 @@ class PageShelf:
                 if not blocks:
                     del self._blocks_of[part]
 
-    def drop_suspect(self, own: int) -> bool:
-        """Drop a page unless a block it is part of is out of doubt."""
-        if not self.owner.fresh:
+    def drop_suspect(self, own: int, *, on_gpu: bool) -> bool:
+        """Drop a page that is in doubt, unless a block it is part of is not.
+
+        One that is known in the other medium is gone from this one only.
+        """
+        page, known = self._pages.get(own), self._known(own)
+        medium = _GPU if on_gpu else _OTHER
+        if not self.owner.fresh or known & medium:
             return False
         blocks = self._blocks_of.get(own, ())
+        if known or page is None:
+            self.remove(own, on_gpu=on_gpu)
+            return True
         dropped = [self.index.drop_suspect(self.owner, block) for block in blocks]
         if not all(dropped):
+            page.stored, page.doubt = page.held, self.owner.doubts
             return False
-        self.remove(own, on_gpu=True)
-        self.remove(own, on_gpu=False)
+        self._take_out(page, page.held & _GPU)
+        self._take_out(page, page.held & _OTHER)
         return True
 
     def redoubt(self, own: int) -> None:
-        """Each block that the page is part of is in doubt again."""
+        """The page is in doubt again, and each block that it is part of."""
+        if own in self._pages:
+            self._pages[own].stored = 0
         for block in self._blocks_of.get(own, ()):
             self.index.redoubt(self.owner, block)
 

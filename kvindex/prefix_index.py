@@ -175,6 +175,7 @@ class PrefixIndex:
 
     def suspect(self, owner: Owner) -> None:
         """All the owner holds is in doubt until stored again or confirmed."""
+        owner.doubts += 1
         if owner.fresh and owner.suspect_blocks == owner.blocks:
             owner.settling = False  # as before
             return

@@ -38,8 +38,8 @@ class Shelf(Protocol):
     def remove(self, own: int, *, on_gpu: bool) -> None:
         """As `PrefixIndex.remove`."""
 
-    def drop_suspect(self, own: int) -> bool:
-        """As `PrefixIndex.drop_suspect`."""
+    def drop_suspect(self, own: int, *, on_gpu: bool) -> bool:
+        """Drop what is in doubt; True where it is not held in this medium now."""
         ...
 
     def redoubt(self, own: int) -> None:
@@ -87,8 +87,8 @@ class BlockShelf:
         if self._on_gone is not None and not self.index.holds(self.owner, own):
             self._on_gone(own)
 
-    def drop_suspect(self, own: int) -> bool:
-        """Drop the block if it is in doubt; True where it is not held now."""
+    def drop_suspect(self, own: int, *, on_gpu: bool) -> bool:
+        """Drop the block if it is in doubt, of which there is one for all media."""
         return self.index.drop_suspect(self.owner, own)
 
     def redoubt(self, own: int) -> None:
