@@ -50,20 +50,32 @@ class Adoption:
         adopted = 0
         while self._arrived and adopted < budget:
             parent_name, parent = self._arrived.pop()
-            for name, orphan in self._orphans.adopt(parent_name, budget - adopted):
+            root = self._shelf.salts.root_of(parent)
+            for name, orphan in self._orphans.adopt(
+                parent_name, budget - adopted, root
+            ):
                 adopted += 1
-                self._adopt(name, orphan, parent)
-            if self._orphans.has_below(parent_name):
+                self._adopt(name, orphan, parent, root)
+            if self._orphans.has_below(parent_name, root):
                 self._arrived.append((parent_name, parent))
         return adopted
 
-    def stored(self, name: Name, parent_name: EngineHash | None, parent: int) -> None:
-        """A block is stored below `parent`: if it waited for that, that is a copy."""
-        orphan = self._orphans.take(name, parent_name)
-        if orphan is not None:
-            self._adopt(name, orphan, parent)
+    def stored(
+        self,
+        name: Name,
+        parent_name: EngineHash | None,
+        parent: int,
+        root: int | None,
+    ) -> None:
+        """A block is stored below `parent`: if it waited for that, that is a copy.
 
-    def _adopt(self, name: Name, orphan: Orphan, parent: int) -> None:
+        `root` is that of its chain, if it is told.
+        """
+        orphan = self._orphans.take(name, parent_name, root)
+        if orphan is not None:
+            self._adopt(name, orphan, parent, root)
+
+    def _adopt(self, name: Name, orphan: Orphan, parent: int, root: int | None) -> None:
         media = {0: orphan.media} if orphan.media else {}
         own = chain(orphan.token_ids, self._page_size, parent, media)
         self._shelf.prepare(parent, own, orphan.token_ids, media)
@@ -71,6 +83,7 @@ class Adoption:
         blocks = self._names.maps[key]
         if self._note(blocks, engine_hash, own[0], False):
             blocks.add_copies(engine_hash, orphan.copies - 1)
+            self._shelf.salts.note(own, root)
             self.arrived(engine_hash, own[0])
 
     def place(self, parent: int, block_hash: int, since: int) -> None:

@@ -13,6 +13,7 @@ from kvindex.events import EngineHash
 from kvindex.names import Names
 from kvindex.orphans import Orphans
 from kvindex.owner import BLOCK_BYTES
+from kvindex.salts import SALT_BYTES
 from kvindex.shelf import Shelf
 
 _NUMBER = 48
@@ -58,7 +59,7 @@ class Charges:
 
     def ample(self, names: int) -> bool:
         """Is there room for so many names, each with a block or another entry?"""
-        return self._has_room(2 * names)
+        return self._has_room((3 if self._shelf.salts else 2) * names)
 
     def admits(
         self, blocks: EngineBlocks, name: EngineHash, own: int, *, announced: bool
@@ -71,6 +72,7 @@ class Charges:
         if self._shelf.names_per_block > 1 or index.holds(owner, own):
             return self._has_room(2)
         beyond = max(0, self._longer - _SPARE)
+        beyond += SALT_BYTES if self._shelf.salts else 0
         block = BLOCK_BYTES + owner.holding_bytes
         return not beyond or index.memory.has_room(block + beyond)
 
@@ -89,6 +91,7 @@ class Charges:
             self._longer = 0
         names = max(0, entries - self._shelf.names_per_block * owner.blocks)
         names_bytes = names * (self._shelf.name_bytes + self._longer)
+        names_bytes += len(self._shelf.salts) * SALT_BYTES
         names_bytes += (entries - names) * max(0, self._longer - _SPARE)
         index.charge_extra(owner, names_bytes + self._orphans.bytes)
         if self._orphans and index.memory.overdrawn:

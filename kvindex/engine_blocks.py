@@ -49,6 +49,10 @@ class EngineBlocks:
         held = self.find(engine_hash) == own
         return held or own in self.namesakes.get(engine_hash, ())
 
+    def lenders(self, engine_hash: EngineHash) -> Sequence[int]:
+        """Own hashes of those that lent this name to a later one."""
+        return self.namesakes.get(engine_hash, ())
+
     def may_lend(self, engine_hash: EngineHash) -> bool:
         """May another block have this name, too? Not of one in doubt."""
         return engine_hash in self.own and self._before < NAMESAKES
@@ -146,6 +150,12 @@ class Maps(dict[HolderKey, EngineBlocks]):
         found = (self[key].find(name) for key in self.of_group(group))
         return next((own for own in found if own is not None), None)
 
+    def named(self, name: EngineHash) -> set[int]:
+        """The own hashes of all blocks that are held by this name, wherever."""
+        named = {own for blocks in self.values() for own in blocks.lenders(name)}
+        found = (blocks.find(name) for blocks in self.values())
+        return named.union(own for own in found if own is not None)
+
     def lent(self, name: EngineHash) -> bool:
         """Is this the name of several blocks?"""
         return any(name in blocks.namesakes for blocks in self.values())
@@ -207,6 +217,13 @@ def keys_of(event: BlockRemoved, maps: Maps) -> list[HolderKey]:
     return [key_of(event)]
 
 
-def may_repeat(event: BlockStored) -> bool:
-    """May the event announce again what is held, without new copies?"""
-    return event.from_root or event.parent is None
+def announces_again(
+    blocks: EngineBlocks, event: BlockStored, *, all_known: bool
+) -> bool:
+    """Does the event announce again what is held, without new copies?
+
+    Where not all is known, blocks that seem new may just have been missed.
+    """
+    if not event.from_root and event.parent is not None:
+        return False
+    return not all_known or all(blocks.find(name) is not None for name in event.hashes)

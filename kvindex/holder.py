@@ -25,9 +25,9 @@ from kvindex.charges import Charges
 from kvindex.counters import Counters, count
 from kvindex.engine_blocks import (
     EngineBlocks,
+    announces_again,
     key_of,
     keys_of,
-    may_repeat,
 )
 from kvindex.events import (
     BlockKeys,
@@ -88,39 +88,29 @@ class Holder:
         if not self._charges.named(event.hashes, keys.media):
             self.refuse(len(event.hashes))
             return False
-        before, parent = self._counters.refused, keys.namespace.root()
+        salts, before = self.shelf.salts, self._counters.refused
+        parent = keys.namespace.root()
+        root = None if event.salt is None else parent
         if event.parent is not None:
-            if self._names.maps.lent(event.parent):
+            found = salts.parents(self._names.maps, blocks, event.parent, root)
+            if len(found) > 1:
                 return self.reject("parent")
-            found = self._names.maps.find(blocks, event.parent)
-            if found is None:
+            if not found:
                 self._keep_orphans(key, event, event.parent, keys)
                 return True
-            parent = found
+            parent = found.pop()
+            root = salts.root_of(parent)
         own = chain(event.token_ids, self.page_size, parent, keys.media)
-        repeats = self._repeats(blocks, event, complete)
+        all_known = complete and not self.incomplete
+        repeats = announces_again(blocks, event, all_known=all_known)
         if self.orphans or not self._charges.ample(len(event.hashes)):
-            self._store_singly(blocks, event, [parent, *own], keys.media, repeats)
+            self._store_singly(blocks, event, [parent, *own], keys.media, repeats, root)
         else:
             self.shelf.prepare(parent, own, event.token_ids, keys.media)
-            self._note(blocks, event.hashes, own, repeats)
+            noted = self._note(blocks, event.hashes, own, repeats)
+            salts.note(own[:noted], root)
         self._charges.account()
         return self._counters.refused == before
-
-    def _repeats(
-        self, blocks: EngineBlocks, event: BlockStored, complete: bool
-    ) -> bool:
-        """Does the event announce again what is held, without new copies?
-
-        Where not all is known, blocks that seem new may just have been missed.
-        """
-        if not may_repeat(event):
-            return False
-        return (
-            self.incomplete
-            or not complete
-            or all(blocks.find(engine_hash) is not None for engine_hash in event.hashes)
-        )
 
     def _store_singly(
         self,
@@ -129,6 +119,7 @@ class Holder:
         own: list[int],
         media: dict[int, bytes],
         announced: bool,
+        root: int | None,
     ) -> None:
         """Block by block, as each may have waited as an orphan, or be refused.
 
@@ -138,11 +129,12 @@ class Holder:
             medium = {0: media[position]} if position in media else {}
             parent, block_hash = own[position : position + 2]
             before = event.hashes[position - 1] if position else event.parent
-            self.adoption.stored((key_of(event), engine_hash), before, parent)
+            self.adoption.stored((key_of(event), engine_hash), before, parent, root)
             self.shelf.prepare(parent, (block_hash,), event.ids_of(position), medium)
             if not self._note_one(blocks, engine_hash, block_hash, announced):
                 self.refuse(len(event.hashes) - position - 1)
                 return
+            self.shelf.salts.note((block_hash,), root)
             self.adoption.arrived(engine_hash, block_hash)
 
     def reject(self, reason: str) -> bool:
@@ -176,6 +168,7 @@ class Holder:
             keys.media,
             self._counters.orphans,
             keys.namespace.adapter,
+            None if event.salt is None else keys.namespace.root(),
         )
         self._counters.orphans_dropped += dropped
         self._charges.account()

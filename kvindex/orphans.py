@@ -7,7 +7,7 @@ prompt has in common with orphans may be guessed by its ids: see `guess`.
 
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -35,18 +35,22 @@ STEPS = 64
 HolderKey = tuple[int, str, bool]
 """(group, medium, remote): which of an owner's block maps."""
 Name = tuple[HolderKey, EngineHash]
+Parent = EngineHash | tuple[EngineHash, int]
+"""What an orphan waits for: a name, and the root of its chain where that is told."""
 
 
 class Orphan(msgspec.Struct):
     """One block: its ids (u32 little-endian), its media key, and how many copies.
 
-    `doubtful`: its parent is gone, or what was guessed of it was not so.
+    `doubtful`: its parent is gone, or what was guessed of it was not so. `root` is that
+    of its chain, where the event told the salt.
     """
 
     parent: EngineHash
     token_ids: bytes
     media: bytes | None
     adapter: str | None = None
+    root: int | None = None
     copies: int = 1
     doubtful: bool = False
 
@@ -79,7 +83,7 @@ class Orphans:
         self._rejected = rejected
         self.bytes = 0
         self._blocks: OrderedDict[Name, Orphan] = OrderedDict()
-        self._children: dict[EngineHash, set[Name]] = {}
+        self._children: dict[Parent, set[Name]] = {}
         self._by_ids: dict[bytes, dict[Name, None]] = {}
         self._firsts: deque[tuple[Name, int]] = deque(maxlen=FIRSTS)
 
@@ -97,19 +101,21 @@ class Orphans:
         media: dict[int, bytes],
         told: int = 0,
         adapter: str | None = None,
+        root: int | None = None,
     ) -> int:
         """Keep the blocks of an event below `parent`; how many that pushed out.
 
-        `told` is what the caller counts orphans by: `firsts` asks for it.
+        `told` is what the caller counts orphans by: `firsts` asks for it. Of several
+        chains' blocks with one name the first is kept: a removal tells none of them.
         """
         self._firsts.append(((key, event.hashes[0]), told))
         for position, engine_hash in enumerate(event.hashes):
             known = self._blocks.get((key, engine_hash))
             if known is not None:
-                known.copies += 1
+                known.copies += known.root == root
             else:
                 ids, medium = event.ids_of(position), media.get(position)
-                orphan = Orphan(parent, ids, medium, adapter)
+                orphan = Orphan(parent, ids, medium, adapter, root)
                 self.bytes += orphan.bytes
                 self._enter((key, engine_hash), orphan)
             parent = engine_hash
@@ -142,48 +148,59 @@ class Orphans:
 
     def _enter(self, name: Name, orphan: Orphan) -> None:
         self._blocks[name] = orphan
-        self._children.setdefault(orphan.parent, set()).add(name)
-        if orphan.media is None:
+        self._children.setdefault(_parent(orphan), set()).add(name)
+        if orphan.media is None and orphan.root is None:
             self._by_ids.setdefault(orphan.token_ids, {})[name] = None
 
     def _leave(self, name: Name) -> Orphan:
         orphan = self._blocks.pop(name)
         self.bytes -= orphan.bytes
-        children = self._children[orphan.parent]
+        children = self._children[_parent(orphan)]
         children.discard(name)
         if not children:
-            del self._children[orphan.parent]
-        if orphan.media is None:
+            del self._children[_parent(orphan)]
+        if orphan.media is None and orphan.root is None:
             alike = self._by_ids[orphan.token_ids]
             del alike[name]
             if not alike:
                 del self._by_ids[orphan.token_ids]
         return orphan
 
-    def adopt(self, parent: EngineHash, limit: int) -> Iterator[tuple[Name, Orphan]]:
+    def adopt(
+        self, parent: EngineHash, limit: int, root: int | None = None
+    ) -> Iterator[tuple[Name, Orphan]]:
         """Take out children of a block that has arrived, so many at most.
+
+        Those of the chain with its root, and those that told none.
 
         All may be forgotten while it is gone through: storing one can meet the bound.
         """
-        for name in tuple(islice(self._children.get(parent, ()), limit)):
+        waiting = (self._children.get(key, ()) for key in _keys(parent, root))
+        for name in tuple(islice(chain.from_iterable(waiting), limit)):
             if name in self._blocks:
                 yield name, self._leave(name)
 
-    def take(self, name: Name, parent: EngineHash | None) -> Orphan | None:
+    def take(
+        self, name: Name, parent: EngineHash | None, root: int | None = None
+    ) -> Orphan | None:
         """Take out one orphan, if it is one and waits for this parent."""
         orphan = self._blocks.get(name)
-        waits = orphan is not None and orphan.parent == parent
-        return self._leave(name) if waits else None
+        if orphan is None or orphan.parent != parent or orphan.root not in (None, root):
+            return None
+        return self._leave(name)
 
-    def has_below(self, parent: EngineHash) -> bool:
-        """Whether any wait for this parent."""
-        return parent in self._children
+    def has_below(self, parent: EngineHash, root: int | None = None) -> bool:
+        """Whether any wait for this parent, as `adopt` has it."""
+        return any(key in self._children for key in _keys(parent, root))
 
     def firsts(self, since: int) -> Iterator[tuple[Name, Orphan]]:
-        """First blocks of the latest events after `since` that are orphans still."""
+        """First blocks of the latest events after `since` that are orphans still.
+
+        Not those of a salt: whose request it was that found them nobody knows.
+        """
         for name, told in () if FOREIGN in self._rejected else self._firsts:
             orphan = self._blocks.get(name)
-            if told > since and orphan is not None:
+            if told > since and orphan is not None and orphan.root is None:
                 yield name, orphan
 
     def guess(self, content: Content) -> Guess | None:
@@ -213,6 +230,7 @@ class Orphans:
         head, least = name, max(0, position - STEPS)
         while (orphan := self._blocks.get(name)) is not None and position >= least:
             unlike = orphan.media is not None or orphan.adapter != content.adapter
+            unlike = unlike or orphan.root is not None
             if orphan.doubtful or unlike or orphan.token_ids != content.block(position):
                 return head, 0
             head, name, position = name, (name[0], orphan.parent), position - 1
@@ -231,3 +249,11 @@ class Orphans:
         self._firsts.clear()
         self.bytes = 0
         return tables
+
+
+def _parent(orphan: Orphan) -> Parent:
+    return orphan.parent if orphan.root is None else (orphan.parent, orphan.root)
+
+
+def _keys(parent: EngineHash, root: int | None) -> tuple[Parent, ...]:
+    return (parent,) if root is None else ((parent, root), parent)

@@ -18,6 +18,7 @@ from xxhash import xxh3_64_intdigest
 from kvindex.blocks import ID_BYTES
 from kvindex.index import PrefixIndex
 from kvindex.owner import HOLDING_BYTES, Owner
+from kvindex.salts import Salts
 
 MINIMUM = 16
 """Tokens; pages below are collected."""
@@ -64,6 +65,7 @@ class PageShelf:
     def __init__(self, index: PrefixIndex, owner: Owner, page_size: int) -> None:
         self.index = index
         self.owner = owner
+        self.salts = Salts()
         self._page_bytes = page_size * ID_BYTES
         self._block_bytes = index.block_size * ID_BYTES
         self.names_per_block = index.block_size // page_size
@@ -169,6 +171,7 @@ class PageShelf:
         if page.held:
             return
         del self._pages[page.own]
+        self.salts.gone(page.own)
         if page.block is not None:
             del self._path_of[page.block]
             for part in page.path:
@@ -216,6 +219,7 @@ class PageShelf:
         self.index.retire(self.owner)
 
     def _discard(self) -> None:
+        self.salts.clear(self.index.waste)
         tables = self._pages, self._blocks_of, self._path_of, self._prepared
         self.index.waste.add(*tables)
         self._pages, self._blocks_of, self._path_of, self._prepared = {}, {}, {}, {}

@@ -10,6 +10,7 @@ from typing import Protocol
 from kvindex.index import Indexes, PrefixIndex
 from kvindex.owner import NAME_BYTES, Owner
 from kvindex.pages import PageShelf, holding_bytes, indexed_size
+from kvindex.salts import Salts
 
 
 class Shelf(Protocol):
@@ -17,6 +18,8 @@ class Shelf(Protocol):
 
     index: PrefixIndex
     owner: Owner
+    salts: Salts
+    """Of those that are held."""
     names_per_block: int
     """Engine hashes whose memory is charged with each block of the owner."""
     name_bytes: int
@@ -64,6 +67,7 @@ class BlockShelf:
         """`on_gone` is told of each block that is in no medium any more."""
         self.index = index
         self.owner = owner
+        self.salts = Salts()
         self.names_per_block = 1
         self.name_bytes = NAME_BYTES
         self._on_gone = on_gone
@@ -84,12 +88,18 @@ class BlockShelf:
     def remove(self, own: int, *, on_gpu: bool) -> None:
         """The block is gone from this medium."""
         self.index.remove(self.owner, own, on_gpu=on_gpu)
-        if self._on_gone is not None and not self.index.holds(self.owner, own):
-            self._on_gone(own)
+        watched = self._on_gone is not None or self.salts
+        if watched and not self.index.holds(self.owner, own):
+            self.salts.gone(own)
+            if self._on_gone is not None:
+                self._on_gone(own)
 
     def drop_suspect(self, own: int, *, on_gpu: bool) -> bool:
         """Drop the block if it is in doubt, of which there is one for all media."""
-        return self.index.drop_suspect(self.owner, own)
+        dropped = self.index.drop_suspect(self.owner, own)
+        if dropped:
+            self.salts.gone(own)
+        return dropped
 
     def redoubt(self, own: int) -> None:
         """The block is in doubt again."""
@@ -97,10 +107,12 @@ class BlockShelf:
 
     def clear(self) -> None:
         """Nothing is held any more."""
+        self.salts.clear(self.index.waste)
         self.index.clear(self.owner)
 
     def retire(self) -> None:
         """The owner is gone."""
+        self.salts.clear(self.index.waste)
         self.index.retire(self.owner)
 
 
