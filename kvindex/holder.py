@@ -198,8 +198,10 @@ class Holder:
         for key in keys_of(event, self._names.maps):
             blocks = self._names.maps.get(key)
             for engine_hash in event.hashes:
-                if blocks is None or blocks.find(engine_hash) is None:
-                    self.orphans.remove(key, engine_hash, whole=event.any_medium)
+                known = blocks is not None and blocks.find(engine_hash) is not None
+                whole = event.any_medium or known  # which of both is gone?
+                self.orphans.remove(key, engine_hash, whole=whole)
+                if blocks is None or not known:
                     continue
                 self._counters.removed += 1
                 self.incomplete = self.incomplete or engine_hash in blocks.namesakes

@@ -1,13 +1,16 @@
 """Salts that every event tells, of engines whose names leave them out."""
 
+import random
+
 import pytest
 from msgspec import structs
 
+from kvindex.blocks import chain
 from kvindex.events import BlockStored, EventBatch, KVEvent
 from kvindex.feed import Feed
 from kvindex.index import Indexes
 from kvindex.wire import sglang
-from tests.kvindex.engine import CLEARED, MODEL, Clock, own, removed, stored
+from tests.kvindex.engine import CLEARED, MODEL, Clock, ids_of, own, removed, stored
 from tests.kvindex.test_namesakes import ROOTS
 
 
@@ -50,6 +53,20 @@ class Worker:
         assert owner is not None
         prompts = [own(*blocks, size=self.size, root=root) for root in ROOTS]
         return [index.match(prompt, [owner])[0].blocks for prompt in prompts]
+
+    def sure(self, *blocks: int) -> list[int]:
+        """The same, in blocks of `size` tokens, up to the first that is in doubt."""
+        index, owner = self.feed.index, self.feed.owner
+        assert index is not None
+        assert owner is not None
+        sure = []
+        for root in ROOTS:
+            ids = ids_of(*blocks, size=self.size)
+            prompt = chain(ids, index.block_size, root)
+            found = index.match(prompt, [owner])[0]
+            most = found.suspects[0] if found.suspects else found.blocks
+            sure.append(most * index.block_size // self.size)
+        return sure
 
     @property
     def listed(self) -> int:
@@ -152,3 +169,39 @@ def test_what_it_takes_is_charged() -> None:
     assert plain.feed.index is not None
     assert salted.feed.index is not None
     assert salted.feed.index.bytes == plain.feed.index.bytes + 200
+
+
+def test_a_removal_means_an_orphan_of_another_salt_too() -> None:
+    """It does not tell whether the block or the orphan of that name is gone."""
+    worker = Worker(first=5)
+    worker.store("b", 2, parent=1)
+    worker.store("a", 1, 2)
+    worker.send(removed(2))
+    worker.store("b", 1)
+    assert (worker.held(1, 2), worker.feed.orphans) == ([1, 1], 0)
+
+
+@pytest.mark.parametrize("size", [8, 16])
+def test_nothing_is_credited_to_a_salt_that_is_gone(size: int) -> None:
+    """Whatever is stored, removed and lost under names that two salts share."""
+    for seed in range(60):
+        rng, worker = random.Random(seed), Worker(size, first=seed % 2)
+        held: set[tuple[str, int]] = set()  # each block follows on the one before
+        worker.store("a", 9)
+        for _ in range(40):
+            salt = rng.choice("ab")
+            last = max((block for key, block in held if key == salt), default=0)
+            event: KVEvent = removed(last)
+            if rng.random() < 0.35 and last:
+                held.discard((salt, last))
+            else:
+                blocks = range(last + 1, last + rng.randint(2, 4))
+                event = worker.event(salt, *blocks, parent=last or None)
+                held.update((salt, block) for block in blocks)
+            if rng.random() < 0.15:
+                worker.next += 1
+                continue
+            worker.send(event)
+            worker.feed.tick()
+            for key, most in zip("ab", worker.sure(*range(1, 80)), strict=True):
+                assert {(key, block) for block in range(1, most + 1)} <= held
