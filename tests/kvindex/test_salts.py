@@ -20,11 +20,12 @@ class Worker:
     def __init__(self, size: int = 16, first: int = 0) -> None:
         self.size = size
         self.next = first
+        self.clock = Clock()
         self.feed = Feed(
             model=MODEL,
             indexes=Indexes(limit_bytes=1 << 24),
             key="w",
-            clock=Clock(),
+            clock=self.clock,
             decode=sglang.decode_batch,
             block_size=size,
         )
@@ -202,6 +203,7 @@ def test_nothing_is_credited_to_a_salt_that_is_gone(size: int) -> None:
                 worker.next += 1
                 continue
             worker.send(event)
+            worker.clock.now += rng.choice((1, 1, 1, 700))
             worker.feed.tick()
             for key, most in zip("ab", worker.sure(*range(1, 80)), strict=True):
                 assert {(key, block) for block in range(1, most + 1)} <= held
