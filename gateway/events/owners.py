@@ -21,6 +21,7 @@ from kvindex.counters import count
 from kvindex.events import EventBatch
 from kvindex.feed import Feed, FeedSettings
 from kvindex.index import Indexes
+from kvindex.intake import CACHE_BLOCKS
 from kvindex.knowledge import Knowledge
 from kvindex.pages import indexed_size
 from router.worker import DEFAULT_BLOCK_SIZE, Worker
@@ -231,7 +232,8 @@ class Owners:
 
 
 def _size_histories(worker: Worker, block_size: int | None) -> None:
-    capacity = _indexed_blocks(worker.cache_blocks, block_size)
+    told = _indexed_blocks(worker.cache_blocks, block_size)
+    capacity = min(told, CACHE_BLOCKS)
     for known in worker.knowledge.values():
         known.history.capacity_blocks = capacity
 

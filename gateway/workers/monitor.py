@@ -23,6 +23,7 @@ from gateway.models import Renderers
 from gateway.settings.config import Config, api_of
 from gateway.workers import contact
 from gateway.workers.contact import GENERIC, ContactFailed, WorkerFacts
+from gateway.workers.engines.facts import count
 from render.profile import PROFILES
 from router.pool import WorkerPool
 from router.worker import Worker, WorkerState
@@ -63,14 +64,13 @@ class Monitor:
 
     def max_model_len(self, model: str) -> int | None:
         """The context length that workers list for a model: the shortest."""
-        lengths = [
-            entry.get("max_model_len")
+        lengths = (
+            count(entry, "max_model_len")
             for facts in self.facts.values()
             for entry in facts.listing
             if entry.get("id") == model
-        ]
-        counts = [n for n in lengths if type(n) is int and n > 0]
-        return min(counts, default=None)
+        )
+        return min(filter(None, lengths), default=None)
 
     def sources(self, worker: Worker) -> Sources:
         """Where a worker's events come from."""

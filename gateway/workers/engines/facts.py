@@ -17,9 +17,15 @@ KEY = "--worker-api-key"
 LARGEST_BLOCK = 65_536
 """Tokens of a block; a larger size is none that a cache could be looked up with."""
 LARGEST_COUNT = 1 << 40
-"""A number of blocks or tokens above this is none."""
+"""A number of blocks, tokens or requests above this is none."""
+LARGEST_TOTAL = 1 << 53
+"""What was counted since the engine's start, such as microseconds, above this is none.
+
+A float has all of these numbers."""
 RANKS = 1_024
 """Data-parallel ranks of one worker at most."""
+LATEST = 1 << 64
+"""A start in whatever unit; no later one is told apart."""
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -167,9 +173,9 @@ def count(answer: Mapping[str, Any], name: str, limit: int = LARGEST_COUNT) -> i
     return value if type(value) is int and 0 < value <= limit else 0
 
 
-def whole(value: object) -> int:
-    """A number of requests or tokens, 0 where it is none."""
-    return value if type(value) is int and 0 <= value <= LARGEST_COUNT else 0
+def whole(value: object, limit: int = LARGEST_COUNT) -> int | None:
+    """A number of requests or tokens, None where it is none."""
+    return value if type(value) is int and 0 <= value <= limit else None
 
 
 def share(value: object) -> float | None:
@@ -184,7 +190,9 @@ def stamp(answer: Mapping[str, Any], name: str) -> float | str | None:
     value = answer.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-    return value if isinstance(value, str) else float(value)
+    if isinstance(value, str):
+        return value
+    return float(value) if abs(value) <= LATEST else None
 
 
 def connectable(endpoint: str, worker_url: str) -> str:

@@ -4,25 +4,29 @@ A page may be long and is read every second: names are searched for, lines that 
 none of them are never looked at.
 """
 
-import math
 import re
 from collections.abc import Iterator
 
-from gateway.workers.engines.facts import RANKS
+from gateway.workers.engines.facts import LARGEST_COUNT, RANKS
 
 SAMPLES = 4 * RANKS
 """Of one metric, at most."""
 
 
-def by_rank(page: str, label: str, *names: str) -> dict[int, float]:
+def by_rank(
+    page: str, label: str, *names: str, limit: int = LARGEST_COUNT
+) -> dict[int, float]:
     """The first of these metrics that is there: rank to value, the largest of several.
 
-    `label` names the rank; without it a sample is rank 0's.
+    `label` names the rank; without it a sample is rank 0's. A value that is negative
+    or above `limit` is none.
     """
     text = "\n" + page
     for name in names:
         found: dict[int, float] = {}
         for rank, value in _samples(text, name, label):
+            if not 0 <= value <= limit:  # nor is NaN
+                continue
             found[rank] = max(value, found.get(rank, 0.0))
         if found:
             return found
@@ -46,12 +50,10 @@ def _samples(text: str, name: str, label: str) -> Iterator[tuple[int, float]]:
 
 
 def _number(text: str) -> float | None:
-    """A count or a share: finite, not negative."""
     try:
-        value = float(text.split(maxsplit=1)[0])
+        return float(text.split(maxsplit=1)[0])
     except (ValueError, IndexError):
         return None
-    return value if math.isfinite(value) and value >= 0 else None
 
 
 def _rank(labels: str, label: str) -> int | None:

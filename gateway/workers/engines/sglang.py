@@ -11,6 +11,7 @@ import msgspec
 from gateway.proof.probe_route import ProbeRoute, one_token, without
 from gateway.workers.engines.facts import (
     LARGEST_BLOCK,
+    LARGEST_TOTAL,
     MISSING,
     RANKS,
     EngineFacts,
@@ -138,19 +139,19 @@ def load(page: Page) -> dict[int, Load]:
     if not isinstance(entries, list):
         return _load_of_metrics(page.text())
     ranks = [entry for entry in entries[:RANKS] if isinstance(entry, dict)]
-    return {whole(entry.get("dp_rank")): _load(entry) for entry in ranks}
+    found = ((whole(entry.get("dp_rank") or 0, RANKS - 1), entry) for entry in ranks)
+    return {rank: _load(entry) for rank, entry in found if rank is not None}
 
 
 def _load(entry: dict[str, Any]) -> Load:
-    tokens = entry.get("num_waiting_uncached_tokens")
-    took_us = whole(entry.get("total_prefill_busy_us"))
-    prefilled = whole(entry.get("total_prefill_uncached_tokens"))
+    took_us = whole(entry.get("total_prefill_busy_us"), LARGEST_TOTAL)
+    prefilled = whole(entry.get("total_prefill_uncached_tokens"), LARGEST_TOTAL)
     return Load(
-        running=whole(entry.get("num_running_reqs")),
-        waiting=whole(entry.get("num_waiting_reqs")),
+        running=whole(entry.get("num_running_reqs")) or 0,
+        waiting=whole(entry.get("num_waiting_reqs")) or 0,
         kv_usage=share(entry.get("token_usage")),
-        waiting_tokens=None if tokens is None else whole(tokens),
-        prefills=Prefills(prefilled, took_us / 1e6) if took_us else None,
+        waiting_tokens=whole(entry.get("num_waiting_uncached_tokens")),
+        prefills=Prefills(prefilled or 0, took_us / 1e6) if took_us else None,
     )
 
 

@@ -15,6 +15,7 @@ from gateway.proof.probe_route import CLOSED, ProbeRoute, one_token, only
 from gateway.workers.engines.facts import (
     LARGEST_BLOCK,
     LARGEST_COUNT,
+    LARGEST_TOTAL,
     MISSING,
     RANKS,
     EngineFacts,
@@ -157,14 +158,18 @@ def load(page: Page) -> dict[int, Load]:
     """The load of each rank by /metrics; prefills are those of finished requests."""
     text = page.text()
 
-    def told(*names: str) -> dict[int, float]:
-        return by_rank(text, "engine", *(f"vllm:{name}" for name in names))
+    def told(*names: str, limit: int = LARGEST_COUNT) -> dict[int, float]:
+        metrics = (f"vllm:{name}" for name in names)
+        return by_rank(text, "engine", *metrics, limit=limit)
+
+    def total(name: str) -> dict[int, float]:
+        return told(f"request_prefill_{name}", limit=LARGEST_TOTAL)
 
     running, waiting = told("num_requests_running"), told("num_requests_waiting")
     usage = told("kv_cache_usage_perc", "gpu_cache_usage_perc")
-    count = told("request_prefill_time_seconds_count")
-    seconds = told("request_prefill_time_seconds_sum")
-    tokens = told("request_prefill_kv_computed_tokens_sum")
+    count = total("time_seconds_count")
+    seconds = total("time_seconds_sum")
+    tokens = total("kv_computed_tokens_sum")
     prefills = {
         rank: Prefills(tokens[rank], seconds[rank], count[rank])
         for rank in tokens.keys() & seconds.keys() & count.keys()

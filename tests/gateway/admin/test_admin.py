@@ -154,12 +154,15 @@ def test_block_sizes_that_change(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize(
     ("block_size", "cache_blocks", "expected"),
-    [(16, 700, 700), (32, 700, 700), (8, 700, 350), (1, 1600, 100), (None, 700, 700)],
+    [
+        *((16, 700, 700), (32, 700, 700), (8, 700, 350), (1, 1600, 100)),
+        *((None, 700, 700), (None, 1 << 40, 1 << 20), (16, 1 << 40, 1 << 20)),
+    ],
 )
 def test_history_is_as_large_as_the_cache(
     gateway: Gateway, block_size: int | None, cache_blocks: int, expected: int
 ) -> None:
-    """Pages under 16 tokens are indexed several to a block."""
+    """Pages under 16 tokens are indexed several to a block; none is beyond measure."""
     (worker, _) = gateway.pool.workers
     facts = msgspec.structs.replace(
         fact("a"), block_size=block_size, cache_blocks=cache_blocks

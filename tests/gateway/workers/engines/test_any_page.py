@@ -30,6 +30,7 @@ JSON = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**70), 2**70)
+    | st.sampled_from([10**400, -(10**400)])
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.sampled_from(["", "*", "tcp://*:5557", "zmq", "0.5.23", "::"])
     | st.text(max_size=20),
@@ -110,6 +111,12 @@ def test_sglang_sizes() -> None:
     told = info(kv_events={"block_size": 1}, page_size=16, internal_states=states)
     facts = sglang.read(told, URL)
     assert (facts.block_size, facts.cache_blocks) == (1, 640)
+
+
+def test_a_start_that_is_none() -> None:
+    """A number that no clock shows."""
+    assert sglang.read(info(startup_time=10**400), URL).started_at is None
+    assert sglang.read(info(startup_time=1.5), URL).started_at == 1.5
 
 
 def test_trtllm_waits_until_it_knows_how_to_read() -> None:

@@ -3,13 +3,14 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.workers.contact import ENGINES
 from gateway.workers.engines import sglang, trtllm, vllm
-from gateway.workers.engines.facts import RANKS, Page
+from gateway.workers.engines.facts import LARGEST_COUNT, LARGEST_TOTAL, RANKS, Page
 from gateway.workers.engines.prometheus import by_rank
 from router.load import Load, Prefills
 
@@ -119,6 +120,8 @@ def test_no_load(name: str, answer: Page) -> None:
         'up{engine="0"} NaN',
         'up{engine="0"} -1',
         'up{engine="0"} +Inf',
+        'up{engine="0"} 1e13',
+        'up{engine="0"} 1e308',
         'up{engine="0"}',
         'up{engine="99999"} 1',
         'up{engine="x"} 1',
@@ -144,7 +147,8 @@ def test_any_page(name: str, data: st.DataObject) -> None:
     """Whatever a worker answers, a load is a load."""
     lines = [*VLLM.splitlines(), *TRTLLM.splitlines(), *SGLANG.splitlines()]
     names = [line.partition("{")[0] for line in lines]
-    number = st.floats() | st.integers() | st.text(max_size=5) | st.none()
+    huge = st.sampled_from([1e13, 1e307, 1e308, -1e308, 10**13, 10**400, -(10**400)])
+    number = st.floats() | st.integers() | huge | st.text(max_size=5) | st.none()
     some = st.builds(
         lambda metric, rank, value: f'{metric}{{engine="{rank}"}} {value}',
         st.sampled_from(names),
@@ -155,6 +159,7 @@ def test_any_page(name: str, data: st.DataObject) -> None:
         [
             "dp_rank", "num_running_reqs", "num_waiting_reqs", "token_usage",
             "num_waiting_uncached_tokens", "total_prefill_busy_us",
+            "total_prefill_uncached_tokens",
         ]
     )  # fmt: skip
     entry = st.dictionaries(field, number) | st.none()
@@ -163,6 +168,25 @@ def test_any_page(name: str, data: st.DataObject) -> None:
         | st.lists(entry).map(lambda found: json.dumps({"loads": found}))
     )
     for rank, load in ENGINES[name].load(page(text)).items():
-        assert 0 <= rank < RANKS or name == "sglang"
-        assert load.running >= 0 <= load.waiting
+        assert 0 <= rank < RANKS
+        counts = (load.running, load.waiting, load.waiting_tokens or 0)
+        assert 0 <= min(counts) <= max(counts) <= LARGEST_COUNT
         assert load.kv_usage is None or 0 <= load.kv_usage <= 1
+        totals = msgspec.structs.astuple(load.prefills or Prefills(0, 0))
+        assert all(0 <= (total or 0) <= LARGEST_TOTAL for total in totals)
+
+
+def test_totals_of_years() -> None:
+    """13 days of prefills in microseconds; 2e12 tokens that a page has counted."""
+    told = {"total_prefill_busy_us": 1 << 41, "total_prefill_uncached_tokens": 1 << 42}
+    assert sglang.load(loads(**told))[0].prefills == Prefills(1 << 42, (1 << 41) / 1e6)
+    text = VLLM.replace("8192.0", "2e12")
+    assert vllm.load(page(text))[0].prefills == Prefills(2e12, 0.5, 4.0)
+
+
+def test_sglang_numbers_that_are_none() -> None:
+    """Tokens that wait are not told then, and a rank that is none tells nothing."""
+    for tokens in (-1, 10**400, "9"):
+        told = sglang.load(loads(num_waiting_uncached_tokens=tokens))
+        assert told == {0: Load(waiting_tokens=None)}
+    assert sglang.load(loads(dp_rank=-1)) == sglang.load(loads(dp_rank=RANKS)) == {}
