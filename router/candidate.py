@@ -21,7 +21,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `inflight_tokens` are what this gateway has in flight there, `others_tokens` what
     waits there besides and `others_decode_tokens` what it generates for others, by the
     worker's report; `kv_usage` is the share of its KV cache in use by that (None: it
-    does not say), `full`: it has no room.
+    does not say, and is taken to use `usual_usage`, the mean of those that do), `full`:
+    it has no room.
     `room_tokens` are what its cache takes before it pushes something out; None where
     its size is not known. `recent_tokens` are what was sent there lately,
     `output_tokens` what the answer is expected to have. `late_s`: so long first tokens
@@ -49,6 +50,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     others_tokens: int = 0
     others_decode_tokens: int = 0
     kv_usage: float | None = None
+    usual_usage: float = 0.0
     full: bool = False
     room_tokens: int | None = None
 
@@ -87,8 +89,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def usage(self) -> float:
-        """Share of its KV cache in use, as far as it says."""
-        return self.kv_usage or 0.0
+        """Share of its KV cache in use; what is usual where it does not say."""
+        return self.usual_usage if self.kv_usage is None else self.kv_usage
 
     @property
     def decoding_tokens(self) -> int:

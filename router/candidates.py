@@ -47,7 +47,12 @@ def weigh(
             sharing.setdefault(id(rendering), (rendering, []))[1].append(place)
     for rendering, sharers in sharing.values():
         _credit(rendering, sharers, offload_weight)
-    return [_candidate(place, request, output_tokens, usual_output) for place in places]
+    told = [_told(place) for place in places]
+    usual_usage = _usual_usage(told)
+    return [
+        _candidate(place, said, request, output_tokens, usual_output, usual_usage)
+        for place, said in zip(places, told, strict=True)
+    ]
 
 
 def _places(worker: Worker, request: RouteRequest) -> Iterable[_Place]:
@@ -95,12 +100,16 @@ def _content_credit(worker: Worker, rank: int, rendering: Rendering) -> Credit:
 
 
 def _candidate(
-    place: _Place, request: RouteRequest, output_tokens: int, usual_output: int
+    place: _Place,
+    told: "_Told",
+    request: RouteRequest,
+    output_tokens: int,
+    usual_output: int,
+    usual_usage: float,
 ) -> Candidate:
     worker, rank, count = place.worker, place.ranks[0], len(place.ranks)
     ledger = worker.ledger(rank)
     prompt_tokens, size = _size(place.rendering, request)
-    told = _told(place)
     held = history = blocks = guessed = 0
     weighted = 0.0
     for credit in place.credits:
@@ -130,6 +139,7 @@ def _candidate(
         others_tokens=told.others_tokens // count,
         others_decode_tokens=int(told.others_running * usual_output / count),
         kv_usage=told.kv_usage,
+        usual_usage=usual_usage,
         room_tokens=_room_tokens(place),
         full=told.full,
     )
@@ -142,6 +152,11 @@ class _Told(msgspec.Struct, frozen=True, gc=False):
     others_running: float = 0.0
     kv_usage: float | None = None
     full: bool = False
+
+    @property
+    def tells_room(self) -> bool:
+        """Whether it says that it has room, and how much."""
+        return self.kv_usage is not None and not self.full
 
 
 NOTHING_TOLD = _Told()
@@ -165,6 +180,12 @@ def _told(place: _Place) -> _Told:
         kv_usage=sum(usages) / len(usages) if usages else None,
         full=all(report.full for report in reports),
     )
+
+
+def _usual_usage(told: Iterable[_Told]) -> float:
+    """The mean KV usage of those that tell it, but for full ones: they get nothing."""
+    usages = [each.kv_usage or 0.0 for each in told if each.tells_room]
+    return sum(usages) / len(usages) if usages else 0.0
 
 
 def _room_tokens(place: _Place) -> int | None:

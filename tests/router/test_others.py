@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from router import Decision, Worker
+from router.candidates import weigh
 from router.load import LATELY_S, LIVES_S, Load, running_of_others
 from tests.router.fleet import Fleet, prompt
 
@@ -77,6 +78,38 @@ def test_cold_prompts_avoid_a_worker_that_others_fill(overlap: bool) -> None:
             under_way.pop(0).finished(None)
         served[decision.worker.url] += 1
     assert served["w2"] >= 80
+
+
+@pytest.mark.parametrize("usage", [0.3, 0.6, 0.94])
+def test_a_worker_that_does_not_say_is_as_full_as_is_usual(usage: float) -> None:
+    """Of four equal ones two say it: each gets its share. Silent ones got more."""
+    fleet, served = Fleet(4), Counter[str]()
+    under_way: list[Decision] = []
+    for number in range(400):
+        for url in ("w1", "w2"):
+            report(fleet, url, kv_usage=usage)
+        ids = prompt(number, 1_600)
+        decision = fleet.router.decide(fleet.request(ids))
+        decision.sent()
+        under_way.append(decision)
+        fleet.clock += PREFILL_S
+        decision.first_token()
+        if len(under_way) > 40:
+            under_way.pop(0).finished(None)
+        served[decision.worker.url] += 1
+    assert all(90 <= count <= 110 for count in served.values()), served
+    assert len(served) == 4
+
+
+def test_what_full_ones_use_is_not_usual() -> None:
+    """They get nothing: it is among the others that there are shares."""
+    fleet = Fleet(3)
+    report(fleet, "w1", kv_usage=0.99)
+    report(fleet, "w2", kv_usage=0.2)
+    told = fleet.router.explain(fleet.request(IDS)).workers
+    assert [each.kv_usage for each in told] == [0.99, 0.2, None]
+    weighed = weigh(fleet.request(IDS), fleet.pool.workers)
+    assert [each.usage for each in weighed] == [0.99, 0.2, 0.2]
 
 
 def test_room_is_worth_a_little() -> None:
