@@ -200,6 +200,7 @@ class Handlers:
             seen = await self._direct.describe(path, outgoing, peeked)
             outgoing = msgspec.structs.replace(outgoing, uncompared=seen.uncompared)
             route = await self._addressed(request, peeked, seen.route, identity)
+            del peeked  # it has parts of the body, which need not be held, either
             return await self._forward(request, outgoing, route)
 
     async def _outgoing_other(

@@ -7,6 +7,7 @@ import asyncio
 
 import pytest
 
+from gateway.request.peek import Peeked
 from gateway.upstreams.exchange import Exchange
 from gateway.upstreams.response_parser import ResponseParser
 from gateway.upstreams.upstream_response import UpstreamResponse
@@ -65,6 +66,31 @@ async def test_an_answer(gateway_for: GatewayFor, answer: str) -> None:
                 assert count(*OURS) > before  # its account is looked at still
             gateway.watches.pop().error = None
             await until_gone(before, *OURS)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"]
+)
+async def test_a_prompt_whose_answer_streams(
+    gateway_for: GatewayFor, path: str
+) -> None:
+    """What was read of a body has parts of it: neither is kept for the stream."""
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.send(SSE_HEAD + chunk(event(1)))
+        await connection.closed_by_peer()
+
+    text = b"x" * 1_000
+    body = b'{"model":"m","stream":true,"messages":"%b","input":"%b"}' % (text, text)
+    with uncollected():
+        before = count(Peeked)
+        async with RawWorker(script) as worker, gateway_for(worker) as gateway:
+            async with RawClient(gateway.port) as client:
+                await client.post(body, path=path.encode())
+                await client.head()
+                assert await client.chunk() == event(1)
+                assert count(Peeked) == before
 
 
 async def test_a_client_that_leaves(gateway_for: GatewayFor) -> None:
