@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any
 from urllib.parse import quote_from_bytes
+from weakref import WeakKeyDictionary
 
 from gateway.access.credentials import OWN_CREDENTIALS, Credentials
 from gateway.errors import GatewayError
@@ -22,8 +23,8 @@ from router.worker import CHAT, Worker, WorkerState
 
 ASK_S = 2.0
 """Seconds in which the workers have to say so."""
-AT_ONCE = 256
-"""Questions under way; others wait, for no longer than that."""
+AT_ONCE = 64
+"""Questions under way at one worker; others wait for it, for no longer than that."""
 ID_PREFIX = b"resp"
 """Engines' ids begin so. Nobody is asked for any other."""
 
@@ -52,7 +53,8 @@ class ResponseMakers:
         self._pool = pool
         self._upstreams = upstreams
         self._credentials = credentials
-        self._questions = asyncio.Semaphore(AT_ONCE)
+        self._places = WeakKeyDictionary[Worker, asyncio.Semaphore]()
+        """Of questions; one that hangs keeps those of its own worker only."""
 
     def known(self, response_id: bytes) -> str | None:
         """The worker that made it, as far as that was seen here."""
@@ -106,7 +108,7 @@ class ResponseMakers:
     async def _has(self, worker: Worker, question: UpstreamRequest) -> str | None:
         """The worker's URL if it says that the response is there."""
         try:
-            async with self._questions:
+            async with self._places.setdefault(worker, asyncio.Semaphore(AT_ONCE)):
                 origin = Origin.parse(worker.url)
                 answer = await self._upstreams.send(origin, question)
         except GatewayError:

@@ -85,12 +85,15 @@ async def test_a_prompt_whose_answer_streams(
     body = b'{"model":"m","stream":true,"messages":"%b","input":"%b"}' % (text, text)
     with uncollected():
         before = count(Peeked)
-        async with RawWorker(script) as worker, gateway_for(worker) as gateway:
-            async with RawClient(gateway.port) as client:
-                await client.post(body, path=path.encode())
-                await client.head()
-                assert await client.chunk() == event(1)
-                assert count(Peeked) == before
+        async with (
+            RawWorker(script) as worker,
+            gateway_for(worker) as gateway,
+            RawClient(gateway.port) as client,
+        ):
+            await client.post(body, path=path.encode())
+            await client.head()
+            assert await client.chunk() == event(1)
+            assert count(Peeked) == before
 
 
 async def test_a_client_that_leaves(gateway_for: GatewayFor) -> None:

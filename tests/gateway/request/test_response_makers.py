@@ -9,10 +9,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from gateway.request import response_makers
 from tests.gateway.answering import Scripted
 from tests.gateway.makers import Maker, make
 from tests.gateway.processes.rig import several
-from tests.running import StartGateway
+from tests.running import StartGateway, until
 
 HANGS_S = 40.0
 CLIENT = {"Authorization": "Bearer client"}
@@ -75,6 +76,41 @@ async def test_a_worker_that_hangs_is_not_waited_for(
         free.set()
     assert waited_for == []
     assert hung[:2] == [f"/v1/responses/{made}", "/v1/responses/resp_unknown"]
+
+
+async def test_a_worker_that_hangs_keeps_only_its_own_places(
+    start_gateway: StartGateway, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many ask for ids that nobody has; one that another worker has is found still."""
+    monkeypatch.setattr(response_makers, "ASK_S", 2 * HANGS_S)
+    monkeypatch.setattr(response_makers, "AT_ONCE", 2)
+    maker, free = Maker("a"), asyncio.Event()
+    hung: list[str] = []
+
+    async def hang(request: web.Request) -> web.StreamResponse:
+        if request.path == "/v1/models":
+            return web.json_response({"object": "list", "data": [{"id": "m"}]})
+        if request.path.startswith("/v1/responses/"):
+            hung.append(request.path)
+            await free.wait()
+        return web.json_response({}, status=404)
+
+    maker.made.add("resp_a_0")
+    gateway = await start_gateway(await scripted(maker.answer), await scripted(hang))
+    unknown = [
+        asyncio.create_task(gateway.get(f"/v1/responses/resp_{n}", status=404))
+        for n in range(5)
+    ]
+    try:
+        await until(lambda: len(hung) == 2 and len(maker.asked) == 5)
+        async with asyncio.timeout(HANGS_S):
+            assert await gateway.get("/v1/responses/resp_a_0") == {"by": "a"}
+        assert len(hung) == 2
+    finally:
+        free.set()
+        for task in unknown:
+            task.cancel()
+        await asyncio.gather(*unknown, return_exceptions=True)
 
 
 @pytest.mark.parametrize("replaced", [False, True])
