@@ -32,7 +32,9 @@ def namespace(found: Namespace, peeked: Peeked, adapter: str | None) -> Namespac
         if adapter is None:  # such as one for each of several prompts
             untold.append(f"lora_path={_raw(path)}")
     if _is_given(key):
-        untold.append(f"extra_key={text_of(key) or _raw(key)}")
+        text = text_of(key)
+        told = _raw(key) if text is None else msgspec.json.encode(text).decode()
+        untold.append(f"extra_key={told}")
     return msgspec.structs.replace(
         found,
         adapter=adapter or found.adapter,

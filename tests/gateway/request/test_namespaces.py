@@ -47,10 +47,11 @@ def of(untold: str | None, adapter: str | None = None) -> Namespace:
         ({"lora_path": None, "extra_key": None}, "sglang", BASE),
         ({"lora_path": "", "extra_key": ""}, "sglang", BASE),
         ({"lora_path": ["a", "b"]}, "sglang", of('lora_path=["a", "b"]')),
-        ({"extra_key": "x"}, "sglang", of("extra_key=x")),
+        ({"extra_key": "x"}, "sglang", of('extra_key="x"')),
         ({"extra_key": "x"}, "vllm", BASE),
         ({"extra_key": ["x"]}, "sglang", of('extra_key=["x"]')),
-        ({"lora_path": "a", "extra_key": "x"}, "sglang", of("extra_key=x", "a")),
+        ({"extra_key": '["x"]'}, "sglang", of(r'extra_key="[\"x\"]"')),
+        ({"lora_path": "a", "extra_key": "x"}, "sglang", of('extra_key="x"', "a")),
         ({"model": f"{MODEL}:a"}, "sglang", ADAPTED),
         ({"model": f"{MODEL} : a "}, "sglang", ADAPTED),
         ({"model": f"{MODEL}:"}, "sglang", BASE),
@@ -123,5 +124,5 @@ def test_raw_content_is_as_far_apart_as_any() -> None:
     """It is one and the same for all engines."""
     fleet = fleet_of(vllm=None, sglang=None, trtllm=None)
     assert asked(fleet).of_all == BASE
-    assert asked(fleet, lora_path="a", extra_key="x").of_all == of("extra_key=x", "a")
+    assert asked(fleet, lora_path="a", extra_key="x").of_all == of('extra_key="x"', "a")
     assert asked(fleet, lora_request=LORA).of_all == of("lora_int_id=7", "a")
