@@ -211,7 +211,7 @@ class RenderBusy(GatewayError):
 
 
 class RenderTimeout(GatewayError):
-    """A rendering took longer than a client should wait."""
+    """A rendering took longer than a client should wait; another time it may not."""
 
     status = 504
     type = "render_timeout"

@@ -67,6 +67,19 @@ def test_no_worker_says_when_to_come_back() -> None:
     assert error.headers == (("Retry-After", "1"),)
 
 
+def test_a_504_that_a_worker_was_kept_busy_for_is_not_to_be_tried_again() -> None:
+    """One that no worker was asked for may go through at less load."""
+    late = [kind for kind in _kinds(errors.GatewayError) if kind.status == 504]
+    told = {kind.code: kind("late").headers for kind in late}
+    no_more = (("x-should-retry", "false"),)
+    assert told == {"upstream_timeout": no_more, "render_timeout": ()}
+
+
+def _kinds(kind: type[errors.GatewayError]) -> list[type[errors.GatewayError]]:
+    """It and all below it."""
+    return [kind, *(one for below in kind.__subclasses__() for one in _kinds(below))]
+
+
 def test_only_what_cannot_have_acted_is_retryable() -> None:
     """Facts for the handler's decision."""
     assert errors.ConnectFailed("x").retryable

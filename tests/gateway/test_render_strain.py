@@ -104,16 +104,17 @@ async def test_a_full_queue(start_render_server: StartRenderServer) -> None:
 async def test_the_deadline(
     start_render_server: StartRenderServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rendering that takes too long: 504."""
+    """A rendering that takes too long: 504, and clients may try again."""
     monkeypatch.setattr("gateway.endpoints.render_endpoints.DEADLINE_S", 0.1)
     server = await start_render_server(render_threads=1)
     release = threading.Event()
     async with asyncio.TaskGroup() as tasks:
         late = tasks.create_task(_late(server, release))
         await asyncio.sleep(0)
-        status, answer, _ = await server.send(CHAT, HELLO)
+        status, answer, headers = await server.send(CHAT, HELLO)
         release.set()
     assert (status, answer["error"]["code"]) == (504, "render_timeout")
+    assert "x-should-retry" not in headers
     assert late.result()
 
 
