@@ -74,6 +74,8 @@ class Doubt:
     def resume(self) -> None:
         """The next batch follows on: nothing was missed since `suspend`."""
         if not self._unharmed:
+            if self._intake.holder:
+                self._intake.holder.miss()  # what is told from now on is told apart
             self._standing.become(FeedState.DEGRADED, "missed batches")
             return
         if self._intake.holder:

@@ -76,6 +76,16 @@ class EngineBlocks:
         """One more name leads to this own hash."""
         self.shared[own] = self.shared.get(own, 0) + 1
 
+    def forget_counts(self, engine_hash: EngineHash, own: int) -> None:
+        """Of a block that is stored anew there is one copy, by one name."""
+        self.copies.pop(engine_hash, None)
+        self.shared.pop(own, None)
+
+    def tells(self, engine_hash: EngineHash, own: int) -> bool:
+        """Is this block held here, by this name, since the last doubt?"""
+        told = self.own.get(engine_hash) == own
+        return told or own in self.namesakes.get(engine_hash, ())
+
     def drop_name(self, engine_hash: EngineHash) -> list[int]:
         """Forget a name; its own hashes, but those to which another name leads, too."""
         own = self.own.pop(engine_hash, None)
@@ -157,8 +167,28 @@ class Maps(dict[HolderKey, EngineBlocks]):
         return named.union(own for own in found if own is not None)
 
     def lent(self, name: EngineHash) -> bool:
-        """Is this the name of several blocks?"""
-        return any(name in blocks.namesakes for blocks in self.values())
+        """Is this the name of several blocks, in one medium or in several?"""
+        if any(name in blocks.namesakes for blocks in self.values()):
+            return True
+        found = {blocks.find(name) for blocks in self.values()}
+        return len(found - {None}) > 1
+
+    @property
+    def in_doubt(self) -> bool:
+        """Are there names that were not told since the last doubt?"""
+        return any(blocks.previous for blocks in self.values())
+
+    def names(self, name: EngineHash, own: int) -> bool:
+        """Does any of them hold this block by this name?"""
+        return any(blocks.names_it(name, own) for blocks in self.values())
+
+    def names_on_gpu(self, name: EngineHash, own: int) -> bool:
+        """The same, of those of a GPU."""
+        return any(b.on_gpu and b.names_it(name, own) for b in self.values())
+
+    def tells(self, name: EngineHash, own: int) -> bool:
+        """Has any of them told of this block by this name since the last doubt?"""
+        return any(blocks.tells(name, own) for blocks in self.values())
 
     def elsewhere(self, blocks: EngineBlocks, name: EngineHash, own: int) -> bool:
         """Does another map of the same medium class hold this block by this name?"""

@@ -56,7 +56,7 @@ class Holder:
     ) -> None:
         self.page_size = page_size
         self.shelf = shelf
-        self.incomplete = False
+        self.incomplete = self._missed = False
         self.orphans = Orphans(orphan_blocks, counters.rejected)
         self._model = model
         self._counters = counters
@@ -238,10 +238,12 @@ class Holder:
 
     def suspect(self) -> None:
         """All that is held is in doubt."""
+        self._missed = False
         self.shelf.index.suspect(self.shelf.owner)
 
     def miss(self) -> None:
         """A batch was missed: copies, and what orphans there are, is not known."""
+        self._missed = True
         self._names.doubt()
         self.forget_orphans()
 
@@ -256,8 +258,9 @@ class Holder:
         self.shelf.index.trust(self.shelf.owner)
 
     def settle_all(self) -> None:
-        """What is still in doubt counts no more; `settle` is to walk all there is."""
-        self.miss()
+        """What is in doubt counts no more; `settle` is to walk names from before it."""
+        if not self._missed:
+            self.miss()
         self.shelf.index.settle(self.shelf.owner)
 
     def settle(self, budget: int) -> int:

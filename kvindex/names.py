@@ -7,6 +7,9 @@ may be that of several blocks: a removal does not tell which is gone, so none of
 counts after it. Of several groups the first to lose a block ends its residency, for a
 hit needs it in all.
 
+After a doubt a name that was kept may be stale. So it is never counted as one more of
+its block: the first of these names that is removed takes the block with it.
+
 Not here: events, orphans and bounds (`holder.py`).
 """
 
@@ -41,8 +44,8 @@ class Names:
         if blocks.knows_none(hashes):
             noted, again = self._shelf.store_run(own, on_gpu=blocks.on_gpu)
             blocks.own.update(zip(hashes[:noted], own, strict=False))
-            if again:
-                self._share(blocks, dict(zip(own, hashes, strict=True)), again)
+            names = dict(zip(own, hashes, strict=True))
+            self._told(blocks, names, own[:noted], again)
             return noted
         for position, engine_hash in enumerate(hashes):
             if not self._note_one(blocks, engine_hash, own[position], announced):
@@ -63,22 +66,37 @@ class Names:
         if another:
             blocks.lend(engine_hash)
         elif engine_hash in blocks.own:
-            if not announced:
+            if not again:  # of what was counted nothing is left
+                blocks.forget_counts(engine_hash, own)
+            elif not announced:
                 blocks.add_copies(engine_hash, 1)
             return True
-        in_doubt = blocks.previous.pop(engine_hash) is not None
         blocks.own[engine_hash] = own
-        if again and not in_doubt:
-            self._share(blocks, {own: engine_hash}, again)
+        self._told(blocks, {own: engine_hash}, (own,), again)
+        blocks.previous.pop(engine_hash)
         return True
 
-    def _share(
-        self, blocks: EngineBlocks, names: dict[int, EngineHash], again: list[int]
+    def _told(
+        self,
+        blocks: EngineBlocks,
+        names: dict[int, EngineHash],
+        told: Sequence[int],
+        again: Sequence[int],
     ) -> None:
-        """Blocks that the owner held already, under another engine hash."""
-        for own in again:
-            if not self.maps.elsewhere(blocks, names[own], own):
-                blocks.share(own)
+        """Blocks have a new name here; `again` of them were held in this medium class.
+
+        They are shared, then, with another name: but not while there are previous ones,
+        which may be stale. Nor is then known what holds a block on GPU that is told
+        elsewhere by a name that is unknown there.
+        """
+        if not self.maps.in_doubt:
+            for own in again:
+                if not self.maps.elsewhere(blocks, names[own], own):
+                    blocks.share(own)
+        elif not blocks.on_gpu:
+            for own in told:
+                if not self.maps.names_on_gpu(names[own], own):
+                    self._shelf.remove(own, on_gpu=True)
 
     def remove(self, blocks: EngineBlocks, engine_hash: EngineHash) -> None:
         """One copy of a block that is known here is gone."""
@@ -98,10 +116,23 @@ class Names:
     def _drop(self, blocks: EngineBlocks, engine_hash: EngineHash) -> None:
         blocks.copies.pop(engine_hash, None)
         for own in blocks.drop_name(engine_hash):
-            if blocks.on_gpu or not self.maps.elsewhere(blocks, engine_hash, own):
-                self._shelf.remove(own, on_gpu=blocks.on_gpu)
-            if not any(engine_hash in other.own for other in self.maps.values()):
-                self._shelf.redoubt(own)  # what took it out of doubt was this medium
+            self._take_off(blocks, engine_hash, own)
+            in_doubt = self._shelf.owner.fresh
+            if in_doubt and not self.maps.tells(engine_hash, own):
+                self._redoubt(engine_hash, own)
+
+    def _redoubt(self, engine_hash: EngineHash, own: int) -> None:
+        """What took a block out of doubt is gone; so is it, if no walk comes by it."""
+        self._shelf.redoubt(own)
+        if not self.maps.names(engine_hash, own):
+            self._shelf.drop_suspect(own, on_gpu=True)
+
+    def _take_off(
+        self, blocks: EngineBlocks, engine_hash: EngineHash, own: int
+    ) -> None:
+        """A name that has been forgotten holds its block no more."""
+        if blocks.on_gpu or not self.maps.elsewhere(blocks, engine_hash, own):
+            self._shelf.remove(own, on_gpu=blocks.on_gpu)
 
     def doubt(self) -> None:
         """How many copies there are, and of what, is not known any more."""
@@ -111,26 +142,22 @@ class Names:
             self._shelf.index.waste.add(*blocks.doubt())
 
     def settle(self, budget: int) -> int:
-        """Walk previous names, dropping those in doubt; what is left of `budget`."""
+        """Walk previous names, dropping those in doubt; what is left of `budget`.
+
+        A block out of doubt is where it was told again. Where that is nowhere, the
+        worker has found it: then it is on GPU.
+        """
         for blocks in self.maps.values():
             while blocks.previous and budget:
                 budget -= 1
                 engine_hash, own = blocks.previous.take()
                 if self._shelf.drop_suspect(own, on_gpu=blocks.on_gpu):
                     continue
-                if self._proven_elsewhere(blocks, engine_hash):
-                    self._shelf.remove(own, on_gpu=blocks.on_gpu)
-                else:
+                if blocks.on_gpu and not self.maps.tells(engine_hash, own):
                     blocks.own.setdefault(engine_hash, own)
+                else:
+                    self._take_off(blocks, engine_hash, own)
         return budget
-
-    def _proven_elsewhere(self, blocks: EngineBlocks, engine_hash: EngineHash) -> bool:
-        """Is a block out of doubt just for being held in another medium?"""
-        return any(
-            engine_hash in other.own or (other.on_gpu and engine_hash in other.previous)
-            for other in self.maps.values()
-            if other.on_gpu != blocks.on_gpu
-        )
 
     def clear(self) -> None:
         """No name means anything; memory is given back by `PrefixIndex.sweep`."""

@@ -78,7 +78,8 @@ class Belief:
 
     `named` are blocks known by name, with their copies; `silenced` those of them that
     delivered tokens contradicted; `old` those named before a miss. `fresh` are the
-    paths out of doubt, None where nothing is in doubt.
+    paths out of doubt, None where nothing is in doubt. `apart`: a batch was missed, and
+    what was told since is known.
     """
 
     def __init__(self) -> None:
@@ -91,6 +92,7 @@ class Belief:
         self.old: set[Copy] = set()
         self.orphans: Counter[Copy] = Counter()
         self.fresh: set[Path] | None = None
+        self.apart = False
 
     @property
     def held(self) -> set[Copy]:
@@ -109,6 +111,7 @@ class Belief:
         """A batch was lost: copies and orphans are not known any more."""
         self.named = Counter(dict.fromkeys(self.named, 1))
         self.old = set(self.named)
+        self.apart = True
         self.orphans.clear()
 
     def learn(self, move: Move) -> None:
@@ -168,6 +171,9 @@ class Belief:
         self.old.clear()
 
     def proven_elsewhere(self, copy: Copy) -> bool:
-        """Is it out of doubt just for being held in the other medium?"""
+        """Is it out of doubt just for being held in the other medium?
+
+        What the worker found is on GPU.
+        """
         others = {c for c in self.named if c.path == copy.path and c != copy}
-        return any(c not in self.old or c.medium == "GPU" for c in others)
+        return copy.medium != "GPU" or not others <= self.old

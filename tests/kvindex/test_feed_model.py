@@ -57,6 +57,8 @@ class FeedMachine(RuleBasedStateMachine):
         elif self.lost and self.unharmed:
             self.belief.fresh = None
             self.settling = False
+        elif self.lost:
+            self.belief.miss()
         self.missed = self.lost = False
         for move in moves:
             self.belief.learn(move)
@@ -68,7 +70,7 @@ class FeedMachine(RuleBasedStateMachine):
         """A new doubt does not prolong an old one."""
         if not self.belief.suspects:
             self.doubt_since = self.stream.clock.now
-        self.belief.fresh = set()
+        self.belief.fresh, self.belief.apart = set(), False
         self.settling = False
 
     @rule(
@@ -149,7 +151,8 @@ class FeedMachine(RuleBasedStateMachine):
         if overdue and (self.lost or belief.suspects):
             belief.orphans.clear()
         if belief.suspects and overdue and not self.settling:
-            belief.miss()
+            if not belief.apart:
+                belief.miss()
             self.unharmed, self.settling = False, True
         if self.settling or not belief.suspects:
             belief.walk()
