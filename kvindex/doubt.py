@@ -58,6 +58,8 @@ class Doubt:
             self._since = self._clock()  # else what is in doubt would be so for ever
         if holder is not None:
             holder.suspect()
+            if not self._unharmed:
+                holder.miss()  # what is told from now on, by a replay too, is apart
         self._standing.become(state, reason)
 
     def emptied(self) -> None:
@@ -74,8 +76,6 @@ class Doubt:
     def resume(self) -> None:
         """The next batch follows on: nothing was missed since `suspend`."""
         if not self._unharmed:
-            if self._intake.holder:
-                self._intake.holder.miss()  # what is told from now on is told apart
             self._standing.become(FeedState.DEGRADED, "missed batches")
             return
         if self._intake.holder:

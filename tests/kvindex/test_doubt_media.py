@@ -5,7 +5,7 @@ import pytest
 from kvindex.engine_blocks import Maps
 from kvindex.feed import FeedSettings
 from kvindex.standing import FeedState
-from tests.kvindex.engine import Stream, own, removed, stored
+from tests.kvindex.engine import Stream, own, payload, removed, stored
 from tests.kvindex.test_by_name import bare
 from tests.kvindex.test_namesakes import held, salted
 
@@ -170,3 +170,24 @@ def test_copies_of_namesakes_in_two_media() -> None:
     stream.send(removed(1))
     assert held(stream, 1) == [0, 1]
     assert not stream.feed.complete
+
+
+def test_what_a_replay_tells_in_doubt_is_apart() -> None:
+    """A worker that is asked in doubt tells more: kept, in the media it names."""
+    stream = a_stream()
+    stream.send(stored(1), stored(3))
+    stream.lose()
+    stream.send()
+    stream.feed.can_replay = True
+    stream.feed.disconnected("peer closed")
+    stream.feed.connected()
+    start = stream.next
+    stream.feed.replaying(start)
+    stream.feed.replayed(start, payload(stored(1, medium="CPU")))
+    stream.feed.replay_ended(True)
+    stream.next += 1
+    stream.send()
+    settle(stream)
+    assert (stream.held(1), stream.owner.gpu_blocks) == (1, 0)
+    stream.send(removed(1, medium="CPU"))
+    assert stream.owner.blocks == 0

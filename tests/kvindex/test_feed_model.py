@@ -57,8 +57,6 @@ class FeedMachine(RuleBasedStateMachine):
         elif self.lost and self.unharmed:
             self.belief.fresh = None
             self.settling = False
-        elif self.lost:
-            self.belief.miss()
         self.missed = self.lost = False
         for move in moves:
             self.belief.learn(move)
@@ -136,6 +134,8 @@ class FeedMachine(RuleBasedStateMachine):
             self.unharmed = self.unharmed or self.belief.fresh is None
             self.lost = True
             self.doubt()
+            if not self.unharmed:
+                self.belief.miss()
             self.stream.feed.disconnected("lost")
 
     @rule(seconds=st.sampled_from([1, 20, 61]))
