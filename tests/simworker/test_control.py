@@ -9,7 +9,7 @@ import pytest
 
 from kvindex.events import AllBlocksCleared, BlockRemoved, BlockStored
 from simworker.server import SimWorker
-from tests.running import StartWorker
+from tests.running import StartWorker, until
 from tests.simworker.conftest import FAST
 from tests.simworker.talk import CHAT, chat, get, metric, post, subscribed
 
@@ -84,8 +84,7 @@ async def test_requests_outlive_a_restart(
         )
         for _ in range(3)
     ]
-    await asyncio.sleep(0.1)
-    assert worker.engine.running > 0
+    await until(lambda: worker.engine.running > 0)
     await restart(client, worker, block_size=32)
     answers = await asyncio.gather(*asked)
     assert {answer["usage"]["completion_tokens"] for answer in answers} == {60}
@@ -178,7 +177,7 @@ async def test_a_reset(
         *_, last = await subscriber.batches(sent + 1)
     assert set(last.events) == {AllBlocksCleared()}
     asked = asyncio.create_task(chat(client, worker, messages=LONG, max_tokens=60))
-    await asyncio.sleep(0.1)
+    await until(lambda: worker.engine.running > 0)
     assert await post(client, worker, "/sim/reset", {}) == (200, {"success": False})
     await asked
 
