@@ -25,8 +25,8 @@ CHAT, TOKENS = "chat", "tokens"
 """What a worker takes: chats and the like, or token ids only."""
 APIS = (CHAT, TOKENS)
 
-CONTENT_PIECES = 16_384
-"""Raw-content pieces remembered per (worker, rank): four MiB of request text."""
+CONTENT_PIECES = 4_096
+"""Raw-content pieces remembered per (worker, rank): one MiB of request text."""
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
