@@ -27,7 +27,8 @@ class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
     block before the first one, None where that is block 0. `medium` None is GPU.
     `group` and `group_kind` name the KV cache group of a hybrid model. `lookahead` are,
     per block, the ids behind it that its name covers too, as they are drafted from.
-    Unless `tells_salt` a salted block looks like any other.
+    Unless `tells_salt` a salted block looks like any other. `salt_in_each`: events from
+    within a chain tell its salt, too, so where none is told there is none.
     """
 
     hashes: tuple[EngineHash, ...]
@@ -44,6 +45,7 @@ class BlockStored(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     salt: str | None = None
     tells_salt: bool = True
+    salt_in_each: bool = False
     lookahead: tuple[tuple[int, ...] | None, ...] | None = None
     window: int | None = None
     foreign: bool = False

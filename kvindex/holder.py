@@ -90,13 +90,13 @@ class Holder:
             return False
         salts, before = self.shelf.salts, self._counters.refused
         parent = keys.namespace.root()
-        root = None if event.salt is None else parent
+        root = salts.told(event, parent)
         if event.parent is not None:
             found = salts.parents(self._names.maps, blocks, event.parent, root)
             if len(found) > 1:
                 return self.reject("parent")
             if not found:
-                self._keep_orphans(key, event, event.parent, keys)
+                self._keep_orphans(key, event, event.parent, keys, root)
                 return True
             parent = found.pop()
             root = salts.root_of(parent)
@@ -158,6 +158,7 @@ class Holder:
         event: BlockStored,
         parent: EngineHash,
         keys: BlockKeys,
+        root: int | None,
     ) -> None:
         self.incomplete = True
         self._counters.orphans += len(event.hashes)
@@ -168,7 +169,7 @@ class Holder:
             keys.media,
             self._counters.orphans,
             keys.namespace.adapter,
-            None if event.salt is None else keys.namespace.root(),
+            root,
         )
         self._counters.orphans_dropped += dropped
         self._charges.account()

@@ -43,7 +43,7 @@ class Orphan(msgspec.Struct):
     """One block: its ids (u32 little-endian), its media key, and how many copies.
 
     `doubtful`: its parent is gone, or what was guessed of it was not so. `root` is that
-    of its chain, where the event told the salt.
+    of its chain, where the event told it: `UNSALTED` counts as false.
     """
 
     parent: EngineHash
@@ -149,7 +149,7 @@ class Orphans:
     def _enter(self, name: Name, orphan: Orphan) -> None:
         self._blocks[name] = orphan
         self._children.setdefault(_parent(orphan), set()).add(name)
-        if orphan.media is None and orphan.root is None:
+        if orphan.media is None and not orphan.root:
             self._by_ids.setdefault(orphan.token_ids, {})[name] = None
 
     def _leave(self, name: Name) -> Orphan:
@@ -159,7 +159,7 @@ class Orphans:
         children.discard(name)
         if not children:
             del self._children[_parent(orphan)]
-        if orphan.media is None and orphan.root is None:
+        if orphan.media is None and not orphan.root:
             alike = self._by_ids[orphan.token_ids]
             del alike[name]
             if not alike:
@@ -200,7 +200,7 @@ class Orphans:
         """
         for name, told in () if FOREIGN in self._rejected else self._firsts:
             orphan = self._blocks.get(name)
-            if told > since and orphan is not None and orphan.root is None:
+            if told > since and orphan is not None and not orphan.root:
                 yield name, orphan
 
     def guess(self, content: Content) -> Guess | None:
@@ -230,7 +230,7 @@ class Orphans:
         head, least = name, max(0, position - STEPS)
         while (orphan := self._blocks.get(name)) is not None and position >= least:
             unlike = orphan.media is not None or orphan.adapter != content.adapter
-            unlike = unlike or orphan.root is not None
+            unlike = unlike or bool(orphan.root)
             if orphan.doubtful or unlike or orphan.token_ids != content.block(position):
                 return head, 0
             head, name, position = name, (name[0], orphan.parent), position - 1

@@ -1,18 +1,23 @@
 """Of which salt's chain each block is, where the events themselves say so.
 
 Engines that leave the salt out of their hash give blocks of several chains one name.
-Some tell the salt with every event: then a parent's name and the salt say which block
-is meant. A chain is known by its root; blocks of chains without are not listed.
+Some tell the salt with every event: then a parent's name and the salt, or that there is
+none, say which block is meant. A chain is known by its root; blocks of chains without
+salt are not listed.
 """
 
 from collections.abc import Iterable
 
 from kvindex.engine_blocks import EngineBlocks, Maps
-from kvindex.events import EngineHash
+from kvindex.events import BlockStored, EngineHash
 from kvindex.waste import Waste
 
 SALT_BYTES = 100
 """Memory of one block's entry in a table that has just grown; its hash is another's."""
+
+
+UNSALTED = 0
+"""Stands for the root of each chain of which it is told that it has no salt."""
 
 
 class Salts:
@@ -20,18 +25,28 @@ class Salts:
 
     def __init__(self) -> None:
         self._root_of: dict[int, int] = {}
+        self._others: int | None = None
 
     def __len__(self) -> int:
         return len(self._root_of)
 
+    def told(self, event: BlockStored, root: int) -> int | None:
+        """The root of the chain that an event says to be of, where it says so.
+
+        `root` is that of its namespace.
+        """
+        if event.salt_in_each:
+            self._others = UNSALTED
+        return self._others if event.salt is None else root
+
     def note(self, own: Iterable[int], root: int | None) -> None:
         """These blocks are held, and of the chain with this root."""
-        if root is not None:
+        if root:
             self._root_of.update(dict.fromkeys(own, root))
 
     def root_of(self, own: int) -> int | None:
         """The root of the chain that a block is of, if it is told."""
-        return self._root_of.get(own)
+        return self._root_of.get(own, self._others)
 
     def gone(self, own: int) -> None:
         """This block is not held any more."""

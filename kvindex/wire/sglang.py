@@ -107,6 +107,7 @@ def _stored(event: _Stored) -> BlockStored:
         adapter=event.lora_name,
         adapter_id=event.lora_id,
         salt=event.cache_salt or None,
+        salt_in_each=True,
         extra_keys=extra_keys,
         session_id=session if isinstance(session, str) else None,
     )

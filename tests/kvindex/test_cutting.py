@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import msgpack
+from msgspec import msgpack, structs
 
 from kvindex.blocks import pack_ids
 from kvindex.events import BlockRemoved, BlockStored, EventBatch, KVEvent
@@ -42,12 +42,10 @@ def joined(events: list[KVEvent], pieces: list[bool]) -> list[KVEvent]:
         last = whole[-1] if whole and goes_on else None
         if isinstance(last, BlockStored) and isinstance(event, BlockStored):
             assert event.parent == last.hashes[-1]
-            whole[-1] = BlockStored(
+            whole[-1] = structs.replace(
+                last,
                 hashes=last.hashes + event.hashes,
-                parent=last.parent,
                 token_ids=last.token_ids + event.token_ids,
-                block_size=SIZE,
-                medium=event.medium,
                 extra_keys=last.extra_keys and last.extra_keys + event.extra_keys,  # type: ignore[operator]
             )
         else:

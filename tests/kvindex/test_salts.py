@@ -55,6 +55,13 @@ class Worker:
         prompts = [own(*blocks, size=self.size, root=root) for root in ROOTS]
         return [index.match(prompt, [owner])[0].blocks for prompt in prompts]
 
+    def unsalted(self, *blocks: int) -> int:
+        """The same of a prompt without salt."""
+        index, owner = self.feed.index, self.feed.owner
+        assert index is not None
+        assert owner is not None
+        return index.match(own(*blocks, size=self.size), [owner])[0].blocks
+
     def sure(self, *blocks: int) -> list[int]:
         """The same, in blocks of `size` tokens, up to the first that is in doubt."""
         index, owner = self.feed.index, self.feed.owner
@@ -136,14 +143,30 @@ def test_a_system_prompt_of_two_salts() -> None:
     assert worker.feed.complete
 
 
-def test_a_child_that_tells_no_salt() -> None:
-    """Either may be meant."""
+def test_a_child_that_tells_no_salt_has_none() -> None:
+    """It is nobody's whose salt is told, and is found by those who have none."""
     worker = Worker()
-    for salt in "ab":
+    for salt in ("a", None, "b"):
         worker.store(salt, 1)
     worker.store(None, 2, parent=1)
-    assert worker.held(1, 2) == [1, 1]
-    assert worker.feed.counters.rejected["parent"] == 1
+    worker.store("a", 3, parent=1)
+    assert (worker.held(1, 2), worker.held(1, 3)) == ([1, 1], [2, 1])
+    assert (worker.unsalted(1, 2), worker.unsalted(1, 3)) == (2, 1)
+    assert not worker.feed.counters.rejected
+    assert worker.feed.complete
+
+
+def test_a_child_without_salt_waits_for_a_parent_without() -> None:
+    """Also where its name stood for several chains, all of which are gone."""
+    worker = Worker()
+    for salt in (None, "a"):
+        worker.store(salt, 1)
+    worker.send(removed(1))
+    worker.store(None, 2, parent=1)
+    worker.store("a", 1)
+    assert (worker.held(1, 2), worker.feed.orphans) == ([1, 0], 1)
+    worker.store(None, 1)
+    assert (worker.held(1, 2), worker.unsalted(1, 2)) == ([1, 0], 2)
 
 
 @pytest.mark.parametrize("size", [8, 16])

@@ -76,6 +76,7 @@ def test_every_layout_comes_back(arrays: bool, pairs: bool) -> None:
             salt="a",
             adapter="ad",
             session_id="s",
+            salt_in_each=True,
         ),
         BlockRemoved(hashes=(2**63,), medium="DISK"),
     )
