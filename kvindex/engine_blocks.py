@@ -4,12 +4,13 @@ Not here: what an event does (`holder.py`).
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from kvindex.blocks import ID_BYTES
 from kvindex.events import BlockRemoved, BlockStored, EngineHash
 from kvindex.generations import Generations
 from kvindex.orphans import HolderKey
+from kvindex.shares import Shares, decrement
 
 FULL_ATTENTION = ("full_attention", "mla_attention", "sink_full_attention")
 MAPS = 32
@@ -25,19 +26,19 @@ class EngineBlocks:
     several one name: `own` has the last of them, `namesakes` those before.
     """
 
-    def __init__(self, *, on_gpu: bool) -> None:
+    def __init__(self, *, on_gpu: bool, shares: Shares) -> None:
         self.on_gpu = on_gpu
+        self.shares = shares
         self.own: dict[EngineHash, int] = {}
         self.previous = Generations()
         self.copies: dict[EngineHash, int] = {}
-        self.shared: dict[int, int] = {}
         self.namesakes: dict[EngineHash, list[int]] = {}
         self._before = 0  # how many these are: asked for with each event
 
     def __len__(self) -> int:
-        """Entries of all its tables."""
+        """Entries of all its tables, without `shares`."""
         names = len(self.own) + len(self.previous) + self._before
-        return names + len(self.copies) + len(self.shared)
+        return names + len(self.copies)
 
     def find(self, engine_hash: EngineHash) -> int | None:
         """The own hash of a block that is held here."""
@@ -70,16 +71,7 @@ class EngineBlocks:
 
     def drop_copy(self, engine_hash: EngineHash) -> bool:
         """One of several copies is gone; False if there is but one."""
-        return _decrement(self.copies, engine_hash)
-
-    def share(self, own: int) -> None:
-        """One more name leads to this own hash."""
-        self.shared[own] = self.shared.get(own, 0) + 1
-
-    def forget_counts(self, engine_hash: EngineHash, own: int) -> None:
-        """Of a block that is stored anew there is one copy, by one name."""
-        self.copies.pop(engine_hash, None)
-        self.shared.pop(own, None)
+        return decrement(self.copies, engine_hash)
 
     def tells(self, engine_hash: EngineHash, own: int) -> bool:
         """Is this block held here, by this name, since the last doubt?"""
@@ -87,7 +79,7 @@ class EngineBlocks:
         return told or own in self.namesakes.get(engine_hash, ())
 
     def drop_name(self, engine_hash: EngineHash) -> list[int]:
-        """Forget a name; its own hashes, but those to which another name leads, too."""
+        """Forget a name; the own hashes to which it led."""
         own = self.own.pop(engine_hash, None)
         if own is None:
             own = self.previous.pop(engine_hash)
@@ -95,23 +87,21 @@ class EngineBlocks:
             self.own.clear()  # an empty table keeps its size
         before = self.namesakes.pop(engine_hash, [])
         self._before -= len(before)
-        named = before if own is None else [*before, own]
-        return [block for block in named if not _decrement(self.shared, block)]
+        return before if own is None else [*before, own]
 
     @property
     def tables(self) -> tuple[dict[Any, Any], ...]:
-        """All there is."""
-        tables = self.own, *self.previous.tables
-        return *tables, self.copies, self.shared, self.namesakes
+        """All there is, without `shares`."""
+        return self.own, *self.previous.tables, self.copies, self.namesakes
 
-    def doubt(self) -> tuple[dict[Any, int], ...]:
+    def doubt(self) -> dict[EngineHash, int]:
         """All entries become previous ones; their copies are no longer known.
 
         What was known of these, which takes its time to be freed.
         """
         self.previous.add(self.own)
-        left = self.copies, self.shared
-        self.own, self.copies, self.shared = {}, {}, {}
+        left = self.copies
+        self.own, self.copies = {}, {}
         return left
 
     def knows_none(self, hashes: Sequence[EngineHash]) -> bool:
@@ -127,17 +117,27 @@ class EngineBlocks:
 class Maps(dict[HolderKey, EngineBlocks]):
     """The maps of one owner, by (group, medium)."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._behind = Shares()
+
     @property
     def entries(self) -> int:
         """Entries of all of them."""
-        return sum(map(len, self.values()))
+        return sum(map(len, self.values())) + sum(map(len, self.shares))
+
+    @property
+    def shares(self) -> list[Shares]:
+        """Those of each map on a GPU, and those of all others."""
+        return [self._behind, *(each.shares for each in self.values() if each.on_gpu)]
 
     def at(self, key: HolderKey) -> EngineBlocks | None:
         """The map of a (group, medium), made if need be; None if it is one too many."""
         if key not in self:
             if len(self) >= MAPS:
                 return None
-            self[key] = EngineBlocks(on_gpu=on_gpu(key))
+            shares = Shares() if on_gpu(key) else self._behind
+            self[key] = EngineBlocks(on_gpu=on_gpu(key), shares=shares)
         return self[key]
 
     def of_group(self, group: int | None) -> list[HolderKey]:
@@ -197,19 +197,6 @@ class Maps(dict[HolderKey, EngineBlocks]):
             for other in self.values()
             if other is not blocks and other.on_gpu == blocks.on_gpu
         )
-
-
-K = TypeVar("K")
-
-
-def _decrement(counts: dict[K, int], key: K) -> bool:
-    """Count one down, without keeping zeros; False if there is none."""
-    left = counts.get(key, 0) - 1
-    if left > 0:
-        counts[key] = left
-    elif left == 0:
-        del counts[key]
-    return left >= 0
 
 
 NO_TOKENS = "no_tokens"

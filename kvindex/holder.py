@@ -23,12 +23,7 @@ from kvindex.blocks import chain
 from kvindex.by_name import ByName
 from kvindex.charges import Charges
 from kvindex.counters import Counters, count
-from kvindex.engine_blocks import (
-    EngineBlocks,
-    announces_again,
-    key_of,
-    keys_of,
-)
+from kvindex.engine_blocks import EngineBlocks, announces_again, key_of, keys_of
 from kvindex.events import (
     BlockKeys,
     BlockRemoved,
@@ -209,6 +204,7 @@ class Holder:
                 if event.any_medium:  # such engines keep one of each
                     blocks.copies.pop(engine_hash, None)
                 self._names.remove(blocks, engine_hash)
+        self._charges.account()
 
     def moved(self, event: BlockUpdated) -> None:
         """One copy of a block goes to another medium, from wherever it is known."""
@@ -269,7 +265,9 @@ class Holder:
 
         Those in doubt are dropped: where there are any, call `settle_all` first.
         """
-        return self._names.settle(budget)
+        left = self._names.settle(budget)
+        self._charges.account()
+        return left
 
     def confirm(self, hashes: Sequence[int], delivered_blocks: int) -> bool:
         """The worker found `delivered_blocks` of these cached; were others dropped?"""

@@ -67,7 +67,8 @@ class Names:
             blocks.lend(engine_hash)
         elif engine_hash in blocks.own:
             if not again:  # of what was counted nothing is left
-                blocks.forget_counts(engine_hash, own)
+                blocks.copies.pop(engine_hash, None)
+                blocks.shares.forget(own)
             elif not announced:
                 blocks.add_copies(engine_hash, 1)
             return True
@@ -87,12 +88,15 @@ class Names:
 
         They are shared, then, with another name: but not while there are previous ones,
         which may be stale. Nor is then known what holds a block on GPU that is told
-        elsewhere by a name that is unknown there.
+        elsewhere by a name that is unknown there. What was counted of others is over.
         """
+        if blocks.shares:
+            for own in set(told).difference(again):
+                blocks.shares.forget(own)
         if not self.maps.in_doubt:
             for own in again:
                 if not self.maps.elsewhere(blocks, names[own], own):
-                    blocks.share(own)
+                    blocks.shares.add(own)
         elif not blocks.on_gpu:
             for own in told:
                 if not self.maps.names_on_gpu(names[own], own):
@@ -116,8 +120,8 @@ class Names:
     def _drop(self, blocks: EngineBlocks, engine_hash: EngineHash) -> None:
         blocks.copies.pop(engine_hash, None)
         for own in blocks.drop_name(engine_hash):
-            self._take_off(blocks, engine_hash, own)
-            in_doubt = self._shelf.owner.fresh
+            gone = self._take_off(blocks, engine_hash, own)
+            in_doubt = gone and self._shelf.owner.fresh
             if in_doubt and not self.maps.tells(engine_hash, own):
                 self._redoubt(engine_hash, own)
 
@@ -129,17 +133,22 @@ class Names:
 
     def _take_off(
         self, blocks: EngineBlocks, engine_hash: EngineHash, own: int
-    ) -> None:
-        """A name that has been forgotten holds its block no more."""
-        if blocks.on_gpu or not self.maps.elsewhere(blocks, engine_hash, own):
-            self._shelf.remove(own, on_gpu=blocks.on_gpu)
+    ) -> bool:
+        """A name that has been forgotten holds its block no more; False: others do."""
+        if not blocks.on_gpu and self.maps.elsewhere(blocks, engine_hash, own):
+            return True
+        if blocks.shares.drop(own):
+            return False
+        self._shelf.remove(own, on_gpu=blocks.on_gpu)
+        return True
 
     def doubt(self) -> None:
         """How many copies there are, and of what, is not known any more."""
         for blocks in self.maps.values():
             for engine_hash in tuple(blocks.namesakes):
                 self._drop(blocks, engine_hash)
-            self._shelf.index.waste.add(*blocks.doubt())
+            self._shelf.index.waste.add(blocks.doubt())
+        self._shelf.index.waste.add(*(shares.clear() for shares in self.maps.shares))
 
     def settle(self, budget: int) -> int:
         """Walk previous names, dropping those in doubt; what is left of `budget`.
@@ -174,4 +183,5 @@ class Names:
         """Forget all names, whatever becomes of the blocks."""
         for blocks in self.maps.values():
             self._shelf.index.waste.add(*blocks.tables)
+        self._shelf.index.waste.add(*(shares.clear() for shares in self.maps.shares))
         self.maps = Maps()

@@ -12,6 +12,7 @@ from kvindex.events import BlockStored, BlockUpdated, EngineHash
 from kvindex.holder import Holder
 from kvindex.index import Indexes
 from kvindex.knowledge import credits
+from kvindex.shares import Shares
 from kvindex.shelf import shelf_for
 from tests.kvindex.engine import CLEARED, MODEL, Stream, own, payload, removed, stored
 from tests.kvindex.test_knowledge import World
@@ -169,7 +170,7 @@ class Unread(dict[EngineHash, list[int]]):
 
 def test_how_many_blocks_have_lent_their_name() -> None:
     """Is counted as they come and go: with each event it is asked for."""
-    blocks = EngineBlocks(on_gpu=True)
+    blocks = EngineBlocks(on_gpu=True, shares=Shares())
     blocks.namesakes = Unread()
     for number in range(NAMESAKES + 1):
         blocks.own[7] = number
