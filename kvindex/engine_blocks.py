@@ -10,6 +10,7 @@ from kvindex.blocks import ID_BYTES
 from kvindex.events import BlockRemoved, BlockStored, EngineHash
 from kvindex.generations import Generations
 from kvindex.orphans import HolderKey
+from kvindex.sharded import ShardedDict
 from kvindex.shares import Shares, decrement
 
 FULL_ATTENTION = ("full_attention", "mla_attention", "sink_full_attention")
@@ -29,20 +30,21 @@ class EngineBlocks:
     def __init__(self, *, on_gpu: bool, shares: Shares) -> None:
         self.on_gpu = on_gpu
         self.shares = shares
-        self.own: dict[EngineHash, int] = {}
+        self.own: ShardedDict[EngineHash, int] = ShardedDict()
         self.previous = Generations()
-        self.copies: dict[EngineHash, int] = {}
+        self.copies: ShardedDict[EngineHash, int] = ShardedDict()
         self.namesakes: dict[EngineHash, list[int]] = {}
         self._before = 0  # how many these are: asked for with each event
 
     def __len__(self) -> int:
         """Entries of all its tables, without `shares`."""
-        names = len(self.own) + len(self.previous) + self._before
-        return names + len(self.copies)
+        names = self.own.entries + len(self.previous) + self._before
+        return names + self.copies.entries
 
     def find(self, engine_hash: EngineHash) -> int | None:
         """The own hash of a block that is held here."""
-        own = self.own.get(engine_hash)
+        shards = self.own.shards  # looked at for each block of an event
+        own = shards[hash(engine_hash) % len(shards)].get(engine_hash)
         return self.previous.get(engine_hash) if own is None else own
 
     def names_it(self, engine_hash: EngineHash, own: int) -> bool:
@@ -61,13 +63,14 @@ class EngineBlocks:
     def lend(self, engine_hash: EngineHash) -> None:
         """Another block is to have this name, too."""
         before = self.namesakes.setdefault(engine_hash, [])
-        before.append(self.own.pop(engine_hash))
-        self._before += 1
+        if (own := self.own.pop(engine_hash)) is not None:
+            before.append(own)
+            self._before += 1
 
     def add_copies(self, engine_hash: EngineHash, copies: int) -> None:
         """The engine holds so many more of this block."""
         if copies:
-            self.copies[engine_hash] = self.copies.get(engine_hash, 0) + copies
+            self.copies[engine_hash] = (self.copies.get(engine_hash) or 0) + copies
 
     def drop_copy(self, engine_hash: EngineHash) -> bool:
         """One of several copies is gone; False if there is but one."""
@@ -80,11 +83,9 @@ class EngineBlocks:
 
     def drop_name(self, engine_hash: EngineHash) -> list[int]:
         """Forget a name; the own hashes to which it led."""
-        own = self.own.pop(engine_hash, None)
+        own = self.own.pop(engine_hash)
         if own is None:
             own = self.previous.pop(engine_hash)
-        elif not self.own:
-            self.own.clear()  # an empty table keeps its size
         before = self.namesakes.pop(engine_hash, [])
         self._before -= len(before)
         return before if own is None else [*before, own]
@@ -92,16 +93,19 @@ class EngineBlocks:
     @property
     def tables(self) -> tuple[dict[Any, Any], ...]:
         """All there is, without `shares`."""
-        return self.own, *self.previous.tables, self.copies, self.namesakes
+        tables: list[dict[Any, Any]] = [self.namesakes]
+        for names in (self.own, *self.previous.tables, self.copies):
+            tables += names.shards
+        return tuple(tables)
 
-    def doubt(self) -> dict[EngineHash, int]:
+    def doubt(self) -> list[dict[EngineHash, int]]:
         """All entries become previous ones; their copies are no longer known.
 
         What was known of these, which takes its time to be freed.
         """
         self.previous.add(self.own)
-        left = self.copies
-        self.own, self.copies = {}, {}
+        left = self.copies.shards
+        self.own, self.copies = ShardedDict(), ShardedDict()
         return left
 
     def knows_none(self, hashes: Sequence[EngineHash]) -> bool:
@@ -109,7 +113,7 @@ class EngineBlocks:
         names = set(hashes)
         return (
             len(names) == len(hashes)
-            and self.own.keys().isdisjoint(names)
+            and self.own.has_none_of(names)
             and self.previous.has_none_of(names)
         )
 

@@ -7,63 +7,36 @@ Theory of operation. A request is noted as one run, the sequence of its block ha
 each block points to the last run that touched it. Runs wait in line; the oldest gives
 up its deepest blocks first, unless a later run has touched them. A run that has none
 left leaves the line at once, wherever it is. How far a prompt follows a run is found by
-bisection, for hashes are chained.
+bisection, for hashes are chained. What a run loses counts no more at once, as it is not
+before its `end`; where that is much it is forgotten in slices.
 
 Not here: whether the guess counts (`knowledge.py`).
 """
 
-import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
+from kvindex.runs import Line, Part, Run
+from kvindex.sharded import ShardedDict
 from kvindex.waste import Waste
 
 STRIKES = 2
 """A request that finds less than guessed has itself just filled the gap: the guess is
 right again. After two in a row without a confirmation the worker does not keep them."""
 
+_STRUCK = 512
+"""Blocks that one contradiction is noted of."""
+_ALL_STRUCK = 8_192
+"""Those that are remembered: the latest."""
+
 _OVERLAP = 4
 _FREED = 1_024
 """Blocks that were forgotten at once and are freed with each request, beside as many as
 it has: a million of them take tens of milliseconds."""
+_AT_ONCE = 16
+"""The same with each block that is gone: a step of events has hundreds."""
 
-
-class _Run:
-    """One request's blocks; those before `end` are still in the line.
-
-    `sent` is how many the request had; of what has left the line not all is kept.
-    """
-
-    __slots__ = ("end", "hashes", "known", "sent", "spoken_at")
-
-    def __init__(self, hashes: Sequence[int], known: int) -> None:
-        self.hashes = hashes
-        self.sent = len(hashes)
-        self.known = known
-        """Leading blocks that were noted before it."""
-        self.end = len(hashes)
-        self.spoken_at = math.inf
-
-    def follows(self, hashes: Sequence[int], start: int) -> int:
-        """How many leading blocks of `hashes` are this run's; at least `start`."""
-        low, high = start, min(self.end, len(hashes))
-        while low < high:
-            middle = (low + high + 1) >> 1
-            if self.hashes[middle - 1] == hashes[middle - 1]:
-                low = middle
-            else:
-                high = middle - 1
-        return low
-
-    def shorten(self, end: int) -> None:
-        """Only those before `end` are left; the rest is freed when it is the half."""
-        self.end = end
-        if 2 * end <= len(self.hashes):
-            self.hashes = self.hashes[:end]
-
-
-_Line = OrderedDict[_Run, None]
-"""Runs in their order, of which any may leave."""
+_Rest = tuple[Run, Sequence[int], int, int]
+"""Of which of its blocks, as they were, a run has lost those from where to where."""
 
 
 class History:
@@ -72,31 +45,35 @@ class History:
     def __init__(self, *, capacity_blocks: int, clock: Callable[[], float]) -> None:
         self.capacity_blocks = capacity_blocks
         self._clock = clock
-        self._runs: _Line = OrderedDict()
-        self._run_of: dict[int, _Run] = {}
-        self._strikes: dict[int, int] = {}
-        self._in_line = 0
-        self._old_runs: list[_Line] = []
+        self._old_runs: list[Line] = []
         self._waste = Waste()
+        self._start()
+
+    def _start(self) -> None:
+        self._runs = Line()
+        self._part_of: ShardedDict[int, Part] = ShardedDict()
+        self._strikes: dict[int, int] = {}
+        self._rests: list[_Rest] = []
+        self._in_line = 0
 
     def __len__(self) -> int:
-        """Blocks noted."""
-        return len(self._run_of)
+        """Blocks noted, those that are still to be forgotten included."""
+        return self._part_of.entries
 
     def sent(self, hashes: Sequence[int]) -> None:
         """A request with these blocks, from block 0 on, is sent to the owner now.
 
         `hashes` is kept; do not change it afterwards.
         """
-        self._free(len(hashes) + _FREED)
-        run = _Run(hashes[: self.capacity_blocks], self.held(hashes, live=False))
+        budget = len(hashes) + _FREED
+        self._free(budget)
+        run = Run(hashes[: self.capacity_blocks], self.held(hashes, live=False))
         if not run.end:
             return
-        for block_hash in run.hashes:
-            self._run_of[block_hash] = run
-        self._runs[run] = None
+        self._part_of.update(run.hashes, run.parts())
+        self._runs.append(run)
         self._in_line += run.end
-        self._evict()
+        self._evict(budget)
 
     def withdraw(self, hashes: Sequence[int]) -> None:
         """The last request with these blocks never came to the owner's cache.
@@ -104,38 +81,70 @@ class History:
         Forgets the blocks that it alone noted; nothing where a later request has
         touched its last block.
         """
-        run = self._run_of.get(hashes[-1]) if hashes else None
+        run = self._last_run(hashes)
         if run is None or run.sent != len(hashes) or run.known >= run.end:
             return
         self._cut(run, run.known)
+        self._forget(_FREED)
+
+    def _last_run(self, hashes: Sequence[int]) -> Run | None:
+        """The run that touched the last of these blocks last."""
+        return self._run_at(hashes, len(hashes) - 1) if hashes else None
+
+    def _run_at(self, hashes: Sequence[int], position: int) -> Run | None:
+        """The last run that touched a block, None where it is in the line no more."""
+        part = self._part_of.get(hashes[position])
+        return part.run if part is not None and position < part.run.end else None
 
     def gone(self, block_hash: int) -> None:
         """The owner says it no longer holds this block: what is behind it goes too."""
-        run = self._run_of.get(block_hash)
-        if run is not None:
-            # Engines free the deepest first, so it is near the end.
-            backwards = range(run.end - 1, -1, -1)
-            self._cut(run, next(p for p in backwards if run.hashes[p] == block_hash))
+        part = self._part_of.get(block_hash)
+        if part is not None and (position := part.find(block_hash)) is not None:
+            self._cut(part.run, position)
+        self._forget(_AT_ONCE)
 
-    def _cut(self, run: _Run, keep: int) -> None:
-        """Forget a run's blocks from `keep` on, but those a later run has touched."""
-        for block_hash in run.hashes[keep : run.end]:
-            if self._run_of.get(block_hash) is run:
-                del self._run_of[block_hash]
-                self._strikes.pop(block_hash, None)
+    def _cut(self, run: Run, keep: int) -> None:
+        """A run loses its blocks from `keep` on."""
+        self._rests.append((run, run.hashes, keep, run.end))
         self._in_line -= run.end - keep
         run.shorten(keep)
         if not keep:
-            del self._runs[run]
+            self._runs.remove(run)
 
-    def _evict(self) -> None:
-        """Back to the bound, of blocks and of the line (many runs share blocks)."""
-        while (
-            len(self._run_of) > self.capacity_blocks
-            or self._in_line > _OVERLAP * self.capacity_blocks
-        ):
-            oldest = next(iter(self._runs))
-            self._cut(oldest, oldest.end - 1)
+    def _forget(self, budget: int) -> int:
+        """Forget blocks that runs have lost, but those a later run has touched.
+
+        What is left of `budget`.
+        """
+        while self._rests and budget > 0:
+            run, hashes, start, end = self._rests.pop()
+            middle = max(start, end - budget)
+            if middle > start:
+                self._rests.append((run, hashes, start, middle))
+            for block_hash in hashes[middle:end]:
+                part = self._part_of.get(block_hash)
+                if part is not None and part.run is run:
+                    self._part_of.pop(block_hash)
+                    self._strikes.pop(block_hash, None)
+            budget -= end - middle
+        return budget
+
+    def _evict(self, budget: int) -> None:
+        """Back to the bound, of blocks and of the line (many runs share blocks).
+
+        By `budget` blocks at most: it may have become a lower bound.
+        """
+        while budget > 0 and (oldest := self._runs.first) is not None:
+            over = max(
+                self._part_of.entries - self.capacity_blocks,
+                self._in_line - _OVERLAP * self.capacity_blocks,
+            )
+            if over <= 0:
+                return
+            blocks = min(over, oldest.end, budget)
+            self._cut(oldest, oldest.end - blocks)
+            self._forget(blocks)
+            budget -= blocks
 
     def spoken_for(self, hashes: Sequence[int], after_s: float) -> None:
         """Events tell of this request's blocks from `after_s` seconds from now on.
@@ -143,7 +152,7 @@ class History:
         Nothing where a later, longer request has touched its last block: its own blocks
         are then that request's as well, and wait for it.
         """
-        run = self._run_of.get(hashes[-1]) if hashes else None
+        run = self._last_run(hashes)
         if run is not None and run.sent == len(hashes):
             run.spoken_at = min(run.spoken_at, self._clock() + after_s)
 
@@ -155,7 +164,7 @@ class History:
         now = self._clock()
         blocks = start
         while blocks < len(hashes):
-            run = self._run_of.get(hashes[blocks])
+            run = self._run_at(hashes, blocks)
             if run is None or (live and run.spoken_at <= now):
                 break
             blocks = max(run.follows(hashes, blocks), blocks + 1)
@@ -164,10 +173,13 @@ class History:
         return blocks
 
     def _to_first_struck(self, hashes: Sequence[int], start: int, blocks: int) -> int:
-        for position in range(start, blocks):
-            if self._strikes.get(hashes[position], 0) >= STRIKES:
-                return position
-        return blocks
+        strikes = self._strikes
+        if strikes.keys().isdisjoint(hashes[start:blocks]):
+            return blocks
+        struck = (
+            p for p in range(start, blocks) if strikes.get(hashes[p], 0) >= STRIKES
+        )
+        return next(struck, blocks)
 
     def delivered(
         self, hashes: Sequence[int], delivered_blocks: int, guessed_blocks: int
@@ -175,29 +187,36 @@ class History:
         """The worker found `delivered_blocks` of these cached, we guessed so many.
 
         What it found is confirmed; what it lacked of the guess is contradicted, and
-        stops to count after `STRIKES` contradictions without a confirmation.
+        stops to count after `STRIKES` contradictions without a confirmation. So does
+        what comes behind it, so the first blocks of it will do.
         """
-        if self._strikes:
-            for block_hash in hashes[:delivered_blocks]:
-                self._strikes.pop(block_hash, None)
-        for block_hash in hashes[delivered_blocks:guessed_blocks]:
-            if block_hash in self._run_of:
-                self._strikes[block_hash] = self._strikes.get(block_hash, 0) + 1
+        strikes = self._strikes
+        if strikes:
+            for block_hash in [h for h in hashes[:delivered_blocks] if h in strikes]:
+                del strikes[block_hash]
+        end = min(guessed_blocks, delivered_blocks + _STRUCK, len(hashes))
+        for position in range(delivered_blocks, end):
+            if self._run_at(hashes, position) is not None:
+                block_hash = hashes[position]
+                strikes[block_hash] = strikes.get(block_hash, 0) + 1
+        while len(strikes) > _ALL_STRUCK:
+            del strikes[next(iter(strikes))]
 
     def clear(self) -> None:
         """The owner's cache is empty; memory is given back as requests are sent."""
         if self._runs:
             self._old_runs.append(self._runs)
-        self._waste.add(self._run_of, self._strikes)
-        self._runs, self._run_of, self._strikes = OrderedDict(), {}, {}
-        self._in_line = 0
+        self._waste.add(*self._part_of.shards, self._strikes)
+        self._start()
 
     def _free(self, budget: int) -> None:
         """Free about so many blocks of what was forgotten."""
+        budget = self._forget(budget)
         while self._old_runs and budget > 0:
             runs = self._old_runs[-1]
-            run, _ = runs.popitem()
-            budget -= len(run.hashes)
-            if not runs:
+            if (run := runs.first) is None:
                 self._old_runs.pop()
+                continue
+            runs.remove(run)
+            budget -= len(run.hashes)
         self._waste.free(max(0, budget))

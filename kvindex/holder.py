@@ -202,7 +202,7 @@ class Holder:
                 self._counters.removed += 1
                 self.incomplete = self.incomplete or engine_hash in blocks.namesakes
                 if event.any_medium:  # such engines keep one of each
-                    blocks.copies.pop(engine_hash, None)
+                    blocks.copies.pop(engine_hash)
                 self._names.remove(blocks, engine_hash)
         self._charges.account()
 

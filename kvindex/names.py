@@ -43,9 +43,11 @@ class Names:
         """
         if blocks.knows_none(hashes):
             noted, again = self._shelf.store_run(own, on_gpu=blocks.on_gpu)
-            blocks.own.update(zip(hashes[:noted], own, strict=False))
-            names = dict(zip(own, hashes, strict=True))
-            self._told(blocks, names, own[:noted], again)
+            told = own[:noted]
+            blocks.own.extend(hashes[:noted], told)
+            if again or blocks.shares or not blocks.on_gpu:
+                names = dict(zip(own, hashes, strict=True))
+                self._told(blocks, names, told, again)
             return noted
         for position, engine_hash in enumerate(hashes):
             if not self._note_one(blocks, engine_hash, own[position], announced):
@@ -67,7 +69,7 @@ class Names:
             blocks.lend(engine_hash)
         elif engine_hash in blocks.own:
             if not again:  # of what was counted nothing is left
-                blocks.copies.pop(engine_hash, None)
+                blocks.copies.pop(engine_hash)
                 blocks.shares.forget(own)
             elif not announced:
                 blocks.add_copies(engine_hash, 1)
@@ -118,7 +120,8 @@ class Names:
         return moved
 
     def _drop(self, blocks: EngineBlocks, engine_hash: EngineHash) -> None:
-        blocks.copies.pop(engine_hash, None)
+        if blocks.copies.entries:
+            blocks.copies.pop(engine_hash)
         for own in blocks.drop_name(engine_hash):
             gone = self._take_off(blocks, engine_hash, own)
             in_doubt = gone and self._shelf.owner.fresh
@@ -147,8 +150,9 @@ class Names:
         for blocks in self.maps.values():
             for engine_hash in tuple(blocks.namesakes):
                 self._drop(blocks, engine_hash)
-            self._shelf.index.waste.add(blocks.doubt())
-        self._shelf.index.waste.add(*(shares.clear() for shares in self.maps.shares))
+            self._shelf.index.waste.add(*blocks.doubt())
+        for shares in self.maps.shares:
+            self._shelf.index.waste.add(*shares.clear())
 
     def settle(self, budget: int) -> int:
         """Walk previous names, dropping those in doubt; what is left of `budget`.
@@ -163,7 +167,8 @@ class Names:
                 if self._shelf.drop_suspect(own, on_gpu=blocks.on_gpu):
                     continue
                 if blocks.on_gpu and not self.maps.tells(engine_hash, own):
-                    blocks.own.setdefault(engine_hash, own)
+                    if engine_hash not in blocks.own:
+                        blocks.own[engine_hash] = own
                 else:
                     self._take_off(blocks, engine_hash, own)
         return budget
@@ -183,5 +188,6 @@ class Names:
         """Forget all names, whatever becomes of the blocks."""
         for blocks in self.maps.values():
             self._shelf.index.waste.add(*blocks.tables)
-        self._shelf.index.waste.add(*(shares.clear() for shares in self.maps.shares))
+        for shares in self.maps.shares:
+            self._shelf.index.waste.add(*shares.clear())
         self.maps = Maps()

@@ -19,6 +19,7 @@ from kvindex.blocks import ID_BYTES
 from kvindex.index import PrefixIndex
 from kvindex.owner import HOLDING_BYTES, Owner
 from kvindex.salts import Salts
+from kvindex.sharded import ShardedDict
 
 MINIMUM = 16
 """Tokens; pages below are collected."""
@@ -70,9 +71,12 @@ class PageShelf:
         self._block_bytes = index.block_size * ID_BYTES
         self.names_per_block = index.block_size // page_size
         self.name_bytes = PAGE_BYTES
-        self._pages: dict[int, _Page] = {}
-        self._blocks_of: dict[int, dict[int, None]] = {}
-        self._path_of: dict[int, tuple[int, ...]] = {}
+        self._start()
+
+    def _start(self) -> None:
+        self._pages: ShardedDict[int, _Page] = ShardedDict()
+        self._blocks_of: ShardedDict[int, dict[int, None]] = ShardedDict()
+        self._path_of: ShardedDict[int, tuple[int, ...]] = ShardedDict()
         self._prepared: dict[int, _Page] = {}
 
     def prepare(
@@ -122,11 +126,14 @@ class PageShelf:
             if page.block is not None:
                 self._path_of[page.block] = page.path
                 for part in page.path:
-                    self._blocks_of.setdefault(part, {})[page.block] = None
+                    blocks = self._blocks_of.get(part)
+                    if blocks is None:
+                        blocks = self._blocks_of[part] = {}
+                    blocks[page.block] = None
         had, page.held = page.held, page.held | medium
         page.stored = self._known(page.own) | medium
         page.doubt = self.owner.doubts
-        for block in self._blocks_of.get(page.own, ()):
+        for block in self._blocks_of.get(page.own) or ():
             whole = all(self._held(part) & medium for part in self._path_of[block])
             if whole and not self._store(block, medium):
                 self._take_out(page, page.held & ~had)
@@ -166,19 +173,19 @@ class PageShelf:
             return
         page.held &= ~medium
         page.stored &= ~medium
-        for block in self._blocks_of.get(page.own, ()):
+        for block in self._blocks_of.get(page.own) or ():
             self.index.remove(self.owner, block, on_gpu=medium == _GPU)
         if page.held:
             return
-        del self._pages[page.own]
+        self._pages.pop(page.own)
         self.salts.gone(page.own)
         if page.block is not None:
-            del self._path_of[page.block]
+            self._path_of.pop(page.block)
             for part in page.path:
                 blocks = self._blocks_of[part]
                 del blocks[page.block]
                 if not blocks:
-                    del self._blocks_of[part]
+                    self._blocks_of.pop(part)
 
     def drop_suspect(self, own: int, *, on_gpu: bool) -> bool:
         """Drop a page that is in doubt, unless a block it is part of is not.
@@ -189,7 +196,7 @@ class PageShelf:
         medium = _GPU if on_gpu else _OTHER
         if not self.owner.fresh or known & medium:
             return False
-        blocks = self._blocks_of.get(own, ())
+        blocks = self._blocks_of.get(own) or ()
         if known or page is None:
             self.remove(own, on_gpu=on_gpu)
             return True
@@ -203,9 +210,9 @@ class PageShelf:
 
     def redoubt(self, own: int) -> None:
         """The page is in doubt again, and each block that it is part of."""
-        if own in self._pages:
-            self._pages[own].stored = 0
-        for block in self._blocks_of.get(own, ()):
+        if (page := self._pages.get(own)) is not None:
+            page.stored = 0
+        for block in self._blocks_of.get(own) or ():
             self.index.redoubt(self.owner, block)
 
     def clear(self) -> None:
@@ -219,10 +226,11 @@ class PageShelf:
         self.index.retire(self.owner)
 
     def _discard(self) -> None:
-        self.salts.clear(self.index.waste)
-        tables = self._pages, self._blocks_of, self._path_of, self._prepared
-        self.index.waste.add(*tables)
-        self._pages, self._blocks_of, self._path_of, self._prepared = {}, {}, {}, {}
+        waste = self.index.waste
+        self.salts.clear(waste)
+        waste.add(*self._pages.shards, *self._blocks_of.shards, *self._path_of.shards)
+        waste.add(self._prepared)
+        self._start()
 
 
 def _page(

@@ -6,10 +6,12 @@ none, say which block is meant. A chain is known by its root; blocks of chains w
 salt are not listed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
+from itertools import repeat
 
 from kvindex.engine_blocks import EngineBlocks, Maps
 from kvindex.events import BlockStored, EngineHash
+from kvindex.sharded import ShardedDict
 from kvindex.waste import Waste
 
 SALT_BYTES = 100
@@ -24,11 +26,11 @@ class Salts:
     """Own hash -> root of its chain, for blocks that one owner holds."""
 
     def __init__(self) -> None:
-        self._root_of: dict[int, int] = {}
+        self._root_of: ShardedDict[int, int] = ShardedDict()
         self._others: int | None = None
 
     def __len__(self) -> int:
-        return len(self._root_of)
+        return self._root_of.entries
 
     def told(self, event: BlockStored, root: int) -> int | None:
         """The root of the chain that an event says to be of, where it says so.
@@ -39,10 +41,10 @@ class Salts:
             self._others = UNSALTED
         return self._others if event.salt is None else root
 
-    def note(self, own: Iterable[int], root: int | None) -> None:
+    def note(self, own: Collection[int], root: int | None) -> None:
         """These blocks are held, and of the chain with this root."""
         if root:
-            self._root_of.update(dict.fromkeys(own, root))
+            self._root_of.update(own, repeat(root))
 
     def root_of(self, own: int) -> int | None:
         """The root of the chain that a block is of, if it is told."""
@@ -50,12 +52,12 @@ class Salts:
 
     def gone(self, own: int) -> None:
         """This block is not held any more."""
-        self._root_of.pop(own, None)
+        self._root_of.pop(own)
 
     def clear(self, waste: Waste) -> None:
         """Nothing is held any more."""
-        waste.add(self._root_of)
-        self._root_of = {}
+        waste.add(*self._root_of.shards)
+        self._root_of = ShardedDict()
 
     def parents(
         self, maps: Maps, first: EngineBlocks, name: EngineHash, root: int | None

@@ -7,19 +7,21 @@ block is held there while it is in one. There a name counts once.
 
 from typing import TypeVar
 
+from kvindex.sharded import ShardedDict
+
 
 class Shares:
     """Own hash -> names beyond the first, of blocks that have more than that."""
 
     def __init__(self) -> None:
-        self._more: dict[int, int] = {}
+        self._more: ShardedDict[int, int] = ShardedDict()
 
     def __len__(self) -> int:
-        return len(self._more)
+        return self._more.entries
 
     def add(self, own: int) -> None:
         """One more name leads to this block."""
-        self._more[own] = self._more.get(own, 0) + 1
+        self._more[own] = (self._more.get(own) or 0) + 1
 
     def drop(self, own: int) -> bool:
         """A name leads there no more; False if it was the only one."""
@@ -27,22 +29,24 @@ class Shares:
 
     def forget(self, own: int) -> None:
         """Only one name leads there."""
-        self._more.pop(own, None)
+        self._more.pop(own)
 
-    def clear(self) -> dict[int, int]:
+    def clear(self) -> list[dict[int, int]]:
         """Of no block it is known; what was, which takes its time to be freed."""
-        more, self._more = self._more, {}
-        return more
+        more, self._more = self._more, ShardedDict()
+        return more.shards
 
 
 K = TypeVar("K")
 
 
-def decrement(counts: dict[K, int], key: K) -> bool:
+def decrement(counts: ShardedDict[K, int], key: K) -> bool:
     """Count one down, without keeping zeros; False if there is none."""
-    left = counts.get(key, 0) - 1
-    if left > 0:
-        counts[key] = left
-    elif left == 0:
-        del counts[key]
-    return left >= 0
+    count = counts.get(key) if counts.entries else None
+    if count is None:
+        return False
+    if count > 1:
+        counts[key] = count - 1
+    else:
+        counts.pop(key)
+    return True

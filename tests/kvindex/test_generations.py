@@ -3,14 +3,22 @@
 from kvindex.events import EngineHash
 from kvindex.feed import FeedSettings
 from kvindex.generations import SMALL, Generations
+from kvindex.sharded import ShardedDict
 from tests.kvindex.engine import Stream, removed, stored
 
 MANY = SMALL + 1
 
 
-def table(start: int, count: int) -> dict[EngineHash, int]:
+def numbers(start: int, count: int) -> dict[EngineHash, int]:
     """Names from `start` on, each with its negative."""
     return {name: -name for name in range(start, start + count)}
+
+
+def table(start: int, count: int) -> ShardedDict[EngineHash, int]:
+    """A generation of these."""
+    names: ShardedDict[EngineHash, int] = ShardedDict()
+    names.extend(range(start, start + count), range(-start, -start - count, -1))
+    return names
 
 
 def test_all_generations_are_looked_at() -> None:
@@ -26,7 +34,8 @@ def test_all_generations_are_looked_at() -> None:
     assert not names.has_none_of({1, 10_000})
     assert (names.pop(10_000), names.pop(10_000)) == (-10_000, None)
     taken = dict(names.take() for _ in range(len(names)))
-    assert taken == table(10_001, MANY - 1) | table(20_000, MANY) | table(30_000, MANY)
+    left = numbers(10_001, MANY - 1) | numbers(20_000, MANY) | numbers(30_000, MANY)
+    assert taken == left
     assert not names
 
 
@@ -43,7 +52,7 @@ def test_small_generations_are_put_together() -> None:
     names = Generations()
     for start in range(1, 10 * SMALL, 64):
         names.add(table(start, 64))
-    names.add({})
+    names.add(ShardedDict())
     assert len(names) == 10 * SMALL
     assert len(names.tables) <= 11
 
