@@ -18,7 +18,7 @@ import zmq
 from bench._processes import percentile
 from gateway.events.feeds import EventSockets
 from gateway.events.slices import Slices
-from gateway.housekeeping import SWEEP_BLOCKS
+from gateway.housekeeping import sweep
 from gateway.workers.engines.facts import EventSource
 from kvindex.blocks import Namespace, chain, pack_ids
 from kvindex.events import BlockRemoved, BlockStored, EventBatch, KVEvent
@@ -99,7 +99,7 @@ async def _keep_house(feeds: list[Feed], indexes: Indexes) -> None:
     while True:
         for feed in feeds:
             feed.tick()
-        while indexes.sweep(SWEEP_BLOCKS):  # noqa: ASYNC110 - work in slices
+        while sweep(indexes):  # noqa: ASYNC110 - work in slices
             await asyncio.sleep(0)
         await asyncio.sleep(1)
 

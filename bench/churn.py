@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from gateway.housekeeping import sweep
 from kvindex.blocks import pack_ids
 from kvindex.events import BlockRemoved, BlockStored, EventBatch
 from kvindex.feed import Feed
@@ -95,7 +96,7 @@ class Churn:
         while left:
             longest = max(longest, cpu_ms(lambda: self._feed.tick()))
             start = time.thread_time()
-            left = self._indexes.sweep(SLICE)
+            left = sweep(self._indexes)
             longest = max(longest, (time.thread_time() - start) * 1e3)
         return longest
 

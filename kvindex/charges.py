@@ -37,20 +37,23 @@ class Charges:
         self._orphans = orphans
         self._counters = counters
         self._names = names
-        self._longer = 0
+        self._longer = self._coming = 0
+        """Bytes that names take beyond numbers at most, and media of the last event."""
 
     def named(self, hashes: Sequence[EngineHash], media: Mapping[int, bytes]) -> bool:
         """Such names come, of 64 bytes at most; one owner's are mostly alike.
 
         Media are parts of pages. False, and nothing changed, where there is no room for
-        what all names might take more.
+        these and for what all names might take more.
         """
         longest = max(map(sys.getsizeof, hashes), default=0)
-        if media and self._shelf.names_per_block > 1:
-            longest += max(map(sys.getsizeof, media.values()))
         longer = -(-longest // _ALIGNMENT) * _ALIGNMENT - _NUMBER
-        grown = self._names.maps.entries * (longer - self._longer)
-        if grown > 0 and not self._shelf.index.memory.has_room(grown):
+        grown = self._names.maps.entries * max(0, longer - self._longer)
+        self._coming = 0
+        if media and self._shelf.names_per_block > 1:
+            self._coming = sum(map(sys.getsizeof, media.values()))
+        coming = grown + self._coming
+        if coming and not self._shelf.index.memory.has_room(coming):
             return False
         if longer > self._longer:
             self._longer = longer
@@ -78,7 +81,7 @@ class Charges:
 
     def _has_room(self, entries: int) -> bool:
         each = self._shelf.name_bytes + self._longer
-        return self._shelf.index.memory.has_room(entries * each)
+        return self._shelf.index.memory.has_room(entries * each + self._coming)
 
     def account(self) -> None:
         """Charge for orphans, and for names beyond those that come with the blocks.
@@ -91,7 +94,7 @@ class Charges:
             self._longer = 0
         names = max(0, entries - self._shelf.names_per_block * owner.blocks)
         names_bytes = names * (self._shelf.name_bytes + self._longer)
-        names_bytes += len(self._shelf.salts) * SALT_BYTES
+        names_bytes += self._shelf.media_bytes + len(self._shelf.salts) * SALT_BYTES
         names_bytes += (entries - names) * max(0, self._longer - _SPARE)
         index.charge_extra(owner, names_bytes + self._orphans.bytes)
         if self._orphans and index.memory.overdrawn:

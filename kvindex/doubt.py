@@ -16,8 +16,6 @@ may be a request that skips the cache, or blocks that were evicted meanwhile."""
 
 WALKED = 1_024
 """Blocks that one `tick` walks at most: about two milliseconds."""
-FREED = 4_096
-"""Entries that one `tick` frees at most: about one."""
 
 
 class Doubt:
@@ -96,7 +94,7 @@ class Doubt:
     def tick(self) -> bool:
         """Look for holes, drop what is overdue, end a doubt about nothing.
 
-        True where blocks are left to be walked or freed: call again soon.
+        True where blocks are left to be walked: call again soon.
         """
         holder = self._intake.holder
         if holder is None:
@@ -118,7 +116,7 @@ class Doubt:
         if not (owner.suspect_blocks or more or self.lost):
             holder.trust()
             self._end()
-        return holder.tidy(FREED) or more
+        return more
 
     def _end(self) -> None:
         if self._standing.state is FeedState.DEGRADED and not self.lost:

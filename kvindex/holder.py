@@ -279,7 +279,7 @@ class Holder:
         return owner.blocks < before
 
     def clear(self) -> None:
-        """Nothing is held any more; memory is given back by `tidy`, and by sweeps."""
+        """Nothing is held any more; memory is given back by sweeps."""
         self._names.clear()
         self.incomplete = False
         self.forget_orphans()
@@ -290,7 +290,3 @@ class Holder:
         self._names.discard()
         self.forget_orphans()
         self.shelf.retire()
-
-    def tidy(self, budget: int) -> bool:
-        """Free `budget` entries of maps no longer used; True while some are left."""
-        return self.shelf.index.waste.free(budget)

@@ -10,6 +10,7 @@ A page has an own hash too, chained like a block's with its size, by which the e
 names are kept (`holder.py`). Not here: those names.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, msgpack
@@ -39,9 +40,10 @@ class _Page(Struct, gc=False):
     """One page: the own hashes of the pages before it in its block, and their ids.
 
     `block` is the own hash of the block that it completes, if it does, `start` that of
-    the block before. `token_ids` and `media` reach back to there. `stored` are the
-    media it was stored in during the owner's doubt of that number. There may be a
-    million, which the garbage collector would walk for long: they are in no cycle.
+    the block before. `token_ids` and `media` reach back to there; `media_bytes` is the
+    memory of its own media key. `stored` are the media it was stored in during the
+    owner's doubt of that number. There may be a million, which the garbage collector
+    would walk for long: they are in no cycle.
     """
 
     own: int
@@ -53,6 +55,7 @@ class _Page(Struct, gc=False):
     held: int = 0
     doubt: int = 0
     stored: int = 0
+    media_bytes: int = 0
 
 
 class PageShelf:
@@ -78,6 +81,7 @@ class PageShelf:
         self._blocks_of: ShardedDict[int, dict[int, None]] = ShardedDict()
         self._path_of: ShardedDict[int, tuple[int, ...]] = ShardedDict()
         self._prepared: dict[int, _Page] = {}
+        self.media_bytes = 0
 
     def prepare(
         self,
@@ -123,6 +127,7 @@ class PageShelf:
                 self.index.refused += 1
                 return False
             self._pages[page.own] = page
+            self.media_bytes += page.media_bytes
             if page.block is not None:
                 self._path_of[page.block] = page.path
                 for part in page.path:
@@ -178,6 +183,7 @@ class PageShelf:
         if page.held:
             return
         self._pages.pop(page.own)
+        self.media_bytes -= page.media_bytes
         self.salts.gone(page.own)
         if page.block is not None:
             self._path_of.pop(page.block)
@@ -240,16 +246,13 @@ def _page(
     token_ids: bytes,
     media: bytes | None,
 ) -> _Page:
+    path: tuple[int, ...] = (own,)
     keys = (media,) if media else ()
-    if previous is None:
-        return _Page(own, start, (own,), token_ids, keys)
-    return _Page(
-        own,
-        start,
-        (*previous.path, own),
-        previous.token_ids + token_ids,
-        previous.media + keys,
-    )
+    if previous is not None:
+        path, token_ids = (*previous.path, own), previous.token_ids + token_ids
+        keys = (*previous.media, *keys)
+    media_bytes = sys.getsizeof(media) if media else 0
+    return _Page(own, start, path, token_ids, keys, media_bytes=media_bytes)
 
 
 def _goes_on(start: int, page: _Page | None) -> tuple[int, _Page | None]:

@@ -24,6 +24,8 @@ class Shelf(Protocol):
     """Engine hashes whose memory is charged with each block of the owner."""
     name_bytes: int
     """Memory of one more."""
+    media_bytes: int
+    """Memory of the media keys that are kept with what is held."""
 
     def prepare(
         self,
@@ -70,6 +72,7 @@ class BlockShelf:
         self.salts = Salts()
         self.names_per_block = 1
         self.name_bytes = NAME_BYTES
+        self.media_bytes = 0
         self._on_gone = on_gone
 
     def prepare(

@@ -40,6 +40,24 @@ async def test_ticks_and_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(looks) >= 3
 
 
+def test_a_sweep_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a few blocks take: the clock is looked at after each few."""
+    now, swept = [0.0], [0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def slow(budget: int) -> bool:
+        swept[0] += budget
+        now[0] += 0.00025 * budget  # each returns memory to the system
+        return True
+
+    indexes: Any = SimpleNamespace(sweep=slow)
+    assert housekeeping.sweep(indexes)
+    assert now[0] <= 0.005
+    assert swept[0] > 0
+    indexes = SimpleNamespace(sweep=lambda budget: False)
+    assert not housekeeping.sweep(indexes)
+
+
 async def test_a_blocked_loop_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop held up for 60 ms shows as a lag of about that."""
     monkeypatch.setattr(housekeeping, "LAG_PERIOD_S", 0.01)

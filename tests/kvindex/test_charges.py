@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from kvindex.events import EngineHash, ExtraKeys
-from tests.kvindex.engine import CLEARED, Stream, stored
+from tests.kvindex.engine import CLEARED, Stream, removed, stored
 
 NAMES = 20_000
 AT_ONCE = 500
@@ -43,6 +43,19 @@ def test_the_bound_is_hard_where_names_are_many() -> None:
         assert memory.used_bytes <= 100_000
     assert stream.feed.counters.refused > 0
     assert memory.used_bytes > 95_000
+
+
+def test_a_media_key_is_charged_once() -> None:
+    """Pages without are not charged as if each had one, and it goes with its page."""
+    stream = Stream(limit_bytes=1 << 20)
+    stream.send(stored(*range(500), size=1, names=tuple(range(500))))
+    used = stream.indexes.memory.used_bytes
+    long: tuple[ExtraKeys, ...] = ((["x" * 4_000, 0],),)
+    stream.send(stored(7_000, size=1, names=(7_000,), extra_keys=long))
+    taken = stream.indexes.memory.used_bytes - used
+    assert 4_000 < taken < 6_000
+    stream.send(removed(7_000), stored(0, size=1, names=(0,)))
+    assert stream.indexes.memory.used_bytes == used
 
 
 def test_what_long_names_took_is_forgotten_with_them() -> None:
