@@ -48,7 +48,8 @@ class Salts:
 
     def root_of(self, own: int) -> int | None:
         """The root of the chain that a block is of, if it is told."""
-        return self._root_of.get(own, self._others)
+        root = self._root_of.get(own)
+        return self._others if root is None else root
 
     def gone(self, own: int) -> None:
         """This block is not held any more."""

@@ -94,11 +94,9 @@ class ShardedDict(Generic[K, V]):
         self.entries += len(keys)
 
     def update(self, keys: Collection[K], values: Iterable[V]) -> None:
-        """Set keys that are all different, some of which may be here."""
-        shards, count = self.shards, len(self.shards)
-        known = sum([key in shards[hash(key) % count] for key in keys])
+        """Set any keys."""
         self.extend(keys, values)
-        self.entries -= known
+        self.entries = sum(map(len, self.shards))
 
     def has_none_of(self, keys: Iterable[K]) -> bool:
         """Is none of these keys here?"""
