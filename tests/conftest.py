@@ -15,6 +15,7 @@ from aiohttp import web
 from gateway.app import Gateway
 from gateway.server import make_runner
 from gateway.settings.config import Config
+from gateway.upstreams import exchange
 from render import Renderer
 from simworker.model import demo_model_dir
 from simworker.options import SimOptions
@@ -73,6 +74,12 @@ def loaded_once(
         return load(source, **options | {"encoder": "tokenizers"})
 
     monkeypatch.setattr(Renderer, "load", shared)
+
+
+@pytest.fixture
+def stale_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reused connection that ends at once is stale, however busy the machine is."""
+    monkeypatch.setattr(exchange, "STALE_S", 30.0)
 
 
 @pytest.fixture(autouse=True)

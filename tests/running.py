@@ -102,12 +102,13 @@ class Running(Served):
         return feed
 
     async def until_events_arrive(self, *workers: SimWorker) -> None:
-        """Wait until the gateway has taken all that these workers published."""
+        """Wait until the gateway has taken all that these workers had to tell."""
         for worker in workers:
-            assert worker.publisher is not None
+            stream = worker.ranks[0].stream
+            assert stream is not None
             known = self.gateway.pool.get(worker.url)
             assert known is not None
-            wanted = worker.publisher.next_sequence - 1
+            wanted = stream.next_sequence - 1
             await until(partial(_has_seen, known, wanted))
 
 

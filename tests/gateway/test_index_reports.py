@@ -63,7 +63,7 @@ async def test_each_namespace_matches_its_own_second_request(
     for fields in kinds:
         first = await _compared(gateway, fields)
         assert first.cached < 16, fields
-        await _settled(gateway, worker)
+        await gateway.until_events_arrive(worker)
         second = await _compared(gateway, fields)
         assert second.cached >= 8 * 16, fields
     assert (await _compared(gateway, {})).cached >= 8 * 16
@@ -88,12 +88,11 @@ async def test_what_is_held_of_the_base_model_is_nobody_elses(
     chats = [turn(number) for number in range(3)]
     for chat in chats:
         await gateway.chat(chat)
-    await until(lambda: held(gateway, worker) >= 3 * 8)
-    await _settled(gateway, worker)
+    await gateway.until_events_arrive(worker)
     for chat in chats:
         assert await _known(gateway, chat, **fields) == (0, 0)
         assert (await gateway.chat(chat, **fields)).cached < 16
-    await _settled(gateway, worker)
+    await gateway.until_events_arrive(worker)
     assert states(gateway, worker) == ["live"]
     for chat in chats:
         assert (await _known(gateway, chat))[0] >= 8 * 16
@@ -149,12 +148,6 @@ async def _known(
     asked = {"model": MODEL, "messages": messages} | fields
     (told,) = (await gateway.post("/gateway/explain", asked))["workers"]
     return told["held_tokens"], told["history_tokens"]
-
-
-async def _settled(gateway: Running, worker: SimWorker) -> None:
-    """Wait until all that was published is known."""
-    if worker.publisher is not None:
-        await gateway.until_events_arrive(worker)
 
 
 async def _compared(gateway: Running, fields: dict[str, Any]) -> Answer:

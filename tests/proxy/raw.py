@@ -258,7 +258,7 @@ class RawClient(AbstractAsyncContextManager["RawClient"]):
         head = await self.head()
         lower = head.lower()
         if b"transfer-encoding: chunked" in lower:
-            return head, b"".join([piece async for piece in self._chunks()])
+            return head, b"".join([piece async for piece in self.chunks()])
         if b"content-length:" in lower:
             length = int(lower.split(b"content-length:")[1].split(b"\r\n")[0])
             return head, await self._within(self.reader.readexactly(length))
@@ -275,7 +275,8 @@ class RawClient(AbstractAsyncContextManager["RawClient"]):
         """Read until the gateway closes."""
         return await self._within(self.reader.read(-1))
 
-    async def _chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Read the chunks that are left."""
         while piece := await self.chunk():
             yield piece
 

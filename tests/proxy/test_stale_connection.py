@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from gateway.errors import UpstreamReset
-from gateway.upstreams import exchange
 from tests.proxy.conftest import GatewayFor
 from tests.proxy.raw import (
     CHAT,
@@ -79,6 +78,7 @@ async def test_connection_close_is_honoured(gateway_for: GatewayFor) -> None:
         assert len(worker.connections) == 2
 
 
+@pytest.mark.usefixtures("stale_at_any_time")
 async def test_a_connection_that_ends_as_it_is_used_is_replaced(
     gateway_for: GatewayFor,
 ) -> None:
@@ -120,12 +120,12 @@ async def busy_later(connection: WorkerConnection) -> None:
         await connection.send(json_answer(b"{}", status=b"503 Service Unavailable"))
 
 
+@pytest.mark.usefixtures("stale_at_any_time")
 @pytest.mark.parametrize("before", [once, busy_later])
 async def test_a_second_try_is_never_stale(
-    gateway_for: GatewayFor, before: Script, monkeypatch: pytest.MonkeyPatch
+    gateway_for: GatewayFor, before: Script
 ) -> None:
     """All workers' free connections are: it goes by a connection of its own."""
-    monkeypatch.setattr(exchange, "STALE_S", 5.0)  # however busy the machine is
 
     async def ask(client: RawClient) -> None:
         await client.post(CHAT)
@@ -196,6 +196,7 @@ async def test_a_streamed_body_goes_by_a_connection_of_its_own(
         assert len(worker.connections) == 2
 
 
+@pytest.mark.usefixtures("stale_at_any_time")
 async def test_the_maker_of_a_response_is_asked_again(gateway_for: GatewayFor) -> None:
     """Nobody else has it: a stale connection to it is replaced by one to itself."""
 

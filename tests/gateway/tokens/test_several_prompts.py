@@ -90,6 +90,7 @@ def once(count: int, request: str = "same") -> Counter[str]:
     return Counter(f"{request}-{prompt}" for prompt in range(count))
 
 
+@pytest.mark.usefixtures("stale_at_any_time")
 @pytest.mark.parametrize("stream", [False, True])
 async def test_stale_connections(
     start_gateway: StartGateway, client: aiohttp.ClientSession, stream: bool

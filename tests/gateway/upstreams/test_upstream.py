@@ -76,6 +76,7 @@ async def test_no_connection(upstreams: Upstreams, url: str) -> None:
     assert failed.value.retryable
 
 
+@pytest.mark.usefixtures("stale_at_any_time")
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_what_may_be_sent_again(upstreams: Upstreams, streamed: bool) -> None:
     """Not what has been read from a client, whatever became of the connection."""
