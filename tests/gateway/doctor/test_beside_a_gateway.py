@@ -7,6 +7,7 @@ import pytest
 from gateway.doctor.checkup import DoctorConfig, check, report
 from gateway.doctor.hearing import FIRST, LEFT, TAKEN, UNHEARD, UNLISTENED
 from gateway.settings.values import EventTopic
+from tests.gateway.doctor.hurried import hurried
 from tests.gateway.fed import TURN, feeds, held, options, states, turn
 from tests.running import StartGateway, StartWorker, free_port, until
 
@@ -29,7 +30,8 @@ async def test_events_that_are_handed_out_once(
     gateway = await start_gateway(worker)
     await gateway.chat(TURN)
     await until(lambda: held(gateway, worker) > 0)
-    (found,) = await check(config(worker.url, model_dir, probe=probe))
+    with hurried():
+        (found,) = await check(config(worker.url, model_dir, probe=probe))
     for number in range(4):
         await gateway.chat(turn(number))
     if probe:  # which of the two fetched first is a race
@@ -57,7 +59,9 @@ async def test_a_port_that_a_gateway_listens_at(
         "kv_events_topic": (EventTopic(worker.url, "mine"),),
     }
     gateway = await start_gateway(worker, **listens)
-    found, *own = await check(config(worker.url, model_dir, probe=probe, **listens))
+    asked = config(worker.url, model_dir, probe=probe, **listens)
+    with hurried():
+        found, *own = await check(asked)
     assert found.events == "?"
     assert found.findings == (UNHEARD if probe else UNLISTENED,)
     assert [checkup.url for checkup in own] == [bind] * probe

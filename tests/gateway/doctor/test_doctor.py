@@ -16,6 +16,7 @@ from gateway.errors import ConfigError
 from gateway.settings.config import worker_specs
 from gateway.settings.values import EventEndpoint
 from router.proof import PENDING
+from tests.gateway.doctor.hurried import hurried
 from tests.running import SIM, WITH_EVENTS, StartWorker, free_port
 
 NOBODY = "http://127.0.0.1:9"
@@ -89,7 +90,8 @@ async def test_workers_that_say_nothing_are_started_otherwise(
         for engine in flags
     ]
     urls = [worker.url for worker in workers]
-    found = await check(config(*urls, probe=True, model=((None, str(model_dir)),)))
+    with hurried():
+        found = await check(config(*urls, probe=True, model=((None, str(model_dir)),)))
     for checkup, expected in zip(found, flags.values(), strict=True):
         remedies = [finding.remedy for finding in checkup.findings if finding.wrong]
         for flag, remedy in zip(expected, remedies, strict=True):
@@ -106,9 +108,10 @@ async def test_events_at_another_port(
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     events = (EventEndpoint(worker.url, 0, endpoint),)
     sources = ((None, str(model_dir)),)
-    (found,) = await check(
-        config(worker.url, probe=probe, model=sources, kv_events=events)
-    )
+    with hurried():
+        (found,) = await check(
+            config(worker.url, probe=probe, model=sources, kv_events=events)
+        )
     finding = found.findings[0]
     assert finding.wrong
     assert f"nothing publishes at {endpoint}" in finding.problem

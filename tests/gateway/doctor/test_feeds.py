@@ -14,6 +14,7 @@ from gateway.doctor.diagnosis import Checkup
 from gateway.doctor.feed_findings import LEFT_OUT
 from gateway.settings.values import EventEndpoint
 from kvindex.events import BlockStored
+from tests.gateway.doctor.hurried import hurried
 from tests.gateway.fed import options
 from tests.gateway.test_broken_events import Publisher, publishing, stored
 from tests.proxy.raw import RawWorker, WorkerConnection, json_answer
@@ -70,7 +71,8 @@ async def test_events_of_which_none_is_indexed(
     event = msgspec.structs.replace(stored(1), **odd)
     async with publishing() as publisher, saying(publisher, event):
         events = (EventEndpoint(worker.url, 0, publisher.endpoint),)
-        (found,) = await check(config(worker.url, model_dir, kv_events=events))
+        with hurried():
+            (found,) = await check(config(worker.url, model_dir, kv_events=events))
     assert found.source == publisher.endpoint
     (finding,) = [f for f in found.findings if "none can be indexed" in f.problem]
     assert finding.wrong
@@ -84,7 +86,8 @@ async def test_hashes_of_an_unknown_recipe(
     told = "gateway.workers.engines.trtllm.string"
     monkeypatch.setattr(told, lambda info, name: "v9_new" if "algo" in name else None)
     worker = await start_worker(options("trtllm"))
-    (found,) = await check(config(worker.url, model_dir))
+    with hurried():
+        (found,) = await check(config(worker.url, model_dir))
     (finding,) = [f for f in found.findings if "none can be indexed" in f.problem]
     assert finding.problem.endswith("namespace")
     assert "kv_cache_event_hash_algo" in finding.remedy
@@ -99,7 +102,8 @@ async def test_a_publisher_that_connects(
     port = free_port()
     connects = {"kv_events_connect": f"tcp://127.0.0.1:{port}"}
     worker = await start_worker(options(engine, **connects))
-    (found,) = await check(config(worker.url, model_dir))
+    with hurried():
+        (found,) = await check(config(worker.url, model_dir))
     finding = found.findings[0]
     assert "nothing publishes at" in finding.problem
     assert finding.remedy.startswith(f"--kv-events-bind tcp://*:{port} here")
