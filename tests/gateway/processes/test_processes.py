@@ -1,5 +1,6 @@
 """Two processes on one port: pages of both, changes in both, one that dies, the end."""
 
+import itertools
 import json
 import os
 import re
@@ -107,7 +108,9 @@ def test_one_consumes_what_only_one_may(gateway: Several) -> None:
 
 def test_pages_of_both(gateway: Several) -> None:
     """Totals are added up, parts name their process."""
-    index = until(lambda: _index_of_both(gateway))
+    numbers = itertools.count()
+    until(lambda: _has_both_busy(gateway, f"page {next(numbers)}"))
+    index = gateway.page("/gateway/index")
     assert index["blocks"] >= sum(owner["blocks"] for owner in index["owners"]) / 2
     recent = gateway.page("/gateway/recent")
     assert {decision["process"] for decision in recent["decisions"]} == {0, 1}
@@ -115,11 +118,13 @@ def test_pages_of_both(gateway: Several) -> None:
     assert ages == sorted(ages)
 
 
-def _index_of_both(gateway: Several) -> Any:
-    """The page, once both have heard of blocks."""
-    page = gateway.page("/gateway/index")
-    holders = {owner["process"] for owner in page["owners"] if owner["blocks"]}
-    return page if holders == {0, 1} else None
+def _has_both_busy(gateway: Several, text: str) -> bool:
+    """After one chat more: have both decided, and heard of blocks?"""
+    assert gateway.chat(text) == 200
+    owners = gateway.page("/gateway/index")["owners"]
+    decisions = gateway.page("/gateway/recent")["decisions"]
+    holders = {owner["process"] for owner in owners if owner["blocks"]}
+    return holders == {decision["process"] for decision in decisions} == {0, 1}
 
 
 def test_an_explanation_is_one_process_s(gateway: Several) -> None:
