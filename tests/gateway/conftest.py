@@ -16,6 +16,7 @@ from gateway.endpoints.render_server import RenderServer
 from gateway.proof import fingerprints
 from gateway.server import make_runner
 from gateway.settings.render_config import RenderConfig
+from gateway.workers import monitor
 from tests.gateway.answering import Answering, Scripted
 from tests.gateway.fingerprinting import Waiting
 from tests.gateway.forwarding_rig import Bodies
@@ -30,6 +31,14 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The loop that the gateway serves on."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are looked at often enough for a test."""
+    monkeypatch.setattr(monitor, "FIRST_RETRY_S", 0.05)
+    monkeypatch.setattr(monitor, "RETRY_LIMIT_S", 0.2)
+    monkeypatch.setattr(monitor, "REFRESH_S", 0.2)
 
 
 @pytest.fixture

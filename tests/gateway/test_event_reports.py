@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from gateway.events import replay
-from gateway.workers import monitor
 from kvindex.events import AllBlocksCleared, BlockStored
 from simworker.server import SimWorker
 from tests.gateway.fed import (
@@ -30,13 +29,7 @@ from tests.gateway.test_broken_events import (
 )
 from tests.running import SIM, Running, StartGateway, StartWorker, until
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look at workers often enough for a test."""
-    monkeypatch.setattr(monitor, "FIRST_RETRY_S", 0.05)
-    monkeypatch.setattr(monitor, "RETRY_LIMIT_S", 0.2)
-    monkeypatch.setattr(monitor, "REFRESH_S", 0.2)
+pytestmark = pytest.mark.usefixtures("quick_looks")
 
 
 def chain(number: int, blocks: int, parent: int | None = None) -> BlockStored:

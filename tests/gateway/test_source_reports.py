@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from gateway.settings.values import EventEndpoint
-from gateway.workers import monitor
 from kvindex.feed import FeedSettings
 from simworker.server import SimWorker
 from tests.gateway.fed import (
@@ -33,13 +32,7 @@ from tests.gateway.test_ranks import ranks_sent
 from tests.proxy.raw import RawWorker, WorkerConnection, json_answer
 from tests.running import MODEL, SIM, Running, StartGateway, StartWorker, until
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look at workers often enough for a test."""
-    monkeypatch.setattr(monitor, "FIRST_RETRY_S", 0.05)
-    monkeypatch.setattr(monitor, "RETRY_LIMIT_S", 0.2)
-    monkeypatch.setattr(monitor, "REFRESH_S", 0.2)
+pytestmark = pytest.mark.usefixtures("quick_looks")
 
 
 async def test_a_worker_without_events(

@@ -175,6 +175,18 @@ def answering(*parts: bytes, gap_s: float = 0.0) -> Script:
     return script
 
 
+def resetting(answer: bytes) -> Script:
+    """A script that answers a connection's first request; its second is the end."""
+
+    async def script(connection: WorkerConnection) -> None:
+        await connection.request()
+        await connection.send(answer)
+        await connection.head()
+        connection.reset()
+
+    return script
+
+
 def json_answer(body: bytes, *headers: bytes, status: bytes = b"200 OK") -> bytes:
     """A whole answer with a length."""
     lines = [
@@ -219,12 +231,7 @@ class RawClient(AbstractAsyncContextManager["RawClient"]):
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.writer.close()
 
     async def send(self, data: bytes) -> None:

@@ -14,6 +14,7 @@ from tests.proxy.raw import (
     WorkerConnection,
     answering,
     json_answer,
+    resetting,
 )
 
 CHUNKED = b"Transfer-Encoding: chunked"
@@ -84,14 +85,8 @@ async def test_a_connection_that_ends_as_it_is_used_is_replaced(
 ) -> None:
     """The keep-alive race: the second request is the end of the first connection."""
 
-    async def script(connection: WorkerConnection) -> None:
-        await connection.request()
-        await connection.send(json_answer(b"{}"))
-        await connection.head()
-        connection.reset()
-
     async with (
-        RawWorker(script) as worker,
+        RawWorker(resetting(json_answer(b"{}"))) as worker,
         gateway_for(worker) as gateway,
         RawClient(gateway.port) as client,
     ):
@@ -174,14 +169,8 @@ async def test_a_streamed_body_goes_by_a_connection_of_its_own(
 ) -> None:
     """It cannot be sent a second time, so the first must not meet one that ended."""
 
-    async def script(connection: WorkerConnection) -> None:
-        await connection.request()
-        await connection.send(json_answer(b"{}"))
-        await connection.head()
-        connection.reset()
-
     async with (
-        RawWorker(script) as worker,
+        RawWorker(resetting(json_answer(b"{}"))) as worker,
         gateway_for(worker) as gateway,
         RawClient(gateway.port) as client,
     ):
@@ -200,15 +189,9 @@ async def test_a_streamed_body_goes_by_a_connection_of_its_own(
 async def test_the_maker_of_a_response_is_asked_again(gateway_for: GatewayFor) -> None:
     """Nobody else has it: a stale connection to it is replaced by one to itself."""
 
-    async def maker(connection: WorkerConnection) -> None:
-        await connection.request()
-        await connection.send(json_answer(b'"made"'))
-        await connection.head()
-        connection.reset()
-
     other = RawWorker(answering(json_answer(b"{}", status=b"404 Not Found")))
     async with (
-        RawWorker(maker) as worker,
+        RawWorker(resetting(json_answer(b'"made"'))) as worker,
         other,
         gateway_for(worker, other) as gateway,
         RawClient(gateway.port) as client,

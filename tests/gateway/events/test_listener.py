@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from gateway.settings.values import EventTopic
-from gateway.workers import monitor
 from tests.gateway.events.connecting import connecting, listening, topic_of
 from tests.gateway.fed import (
     TURN,
@@ -20,11 +19,7 @@ from tests.gateway.fed import (
 )
 from tests.running import SIM, StartGateway, StartWorker, free_port, until
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look at workers often enough for a test."""
-    monkeypatch.setattr(monitor, "REFRESH_S", 0.2)
+pytestmark = pytest.mark.usefixtures("quick_looks")
 
 
 async def test_a_worker_that_connects(

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from gateway.events import listener, turns
-from gateway.workers import monitor
 from tests.gateway.events.connecting import connecting, listening, topic_of
 from tests.gateway.fed import (
     TURN,
@@ -15,11 +14,7 @@ from tests.gateway.fed import (
 )
 from tests.running import SIM, StartGateway, StartWorker, until
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look at workers often enough for a test."""
-    monkeypatch.setattr(monitor, "REFRESH_S", 0.2)
+pytestmark = pytest.mark.usefixtures("quick_looks")
 
 
 async def test_a_worker_that_does_not_answer(

@@ -2,7 +2,6 @@
 
 import pytest
 
-from gateway.workers import monitor
 from router.worker import WorkerSpec
 from simworker.server import SimWorker
 from tests.gateway.events.connecting import connecting, listening, topic_of
@@ -10,11 +9,7 @@ from tests.gateway.events.test_told_topics import chats
 from tests.gateway.fed import feeds, held, options, sim, states, turn
 from tests.running import SIM, Running, StartGateway, StartWorker, free_port, until
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look at workers often enough for a test."""
-    monkeypatch.setattr(monitor, "REFRESH_S", 0.2)
+pytestmark = pytest.mark.usefixtures("quick_looks")
 
 
 def reasons(gateway: Running, worker: SimWorker) -> list[str]:

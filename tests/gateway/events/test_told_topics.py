@@ -6,15 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from gateway.settings.values import event_topic
-from gateway.workers import monitor
 from tests.gateway.fed import held, options, states, turn
 from tests.running import Running, StartGateway, StartWorker, free_port, until
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look at workers often enough for a test."""
-    monkeypatch.setattr(monitor, "REFRESH_S", 0.2)
+pytestmark = pytest.mark.usefixtures("quick_looks")
 
 
 async def chats(gateway: Running, hold: Callable[[], bool]) -> None:

@@ -22,6 +22,7 @@ from tests.proxy.raw import (
     WorkerConnection,
     answering,
     json_answer,
+    resetting,
 )
 
 
@@ -84,13 +85,7 @@ async def test_what_may_be_sent_again(upstreams: Upstreams, streamed: bool) -> N
     async def pieces() -> AsyncIterator[bytes]:
         yield b"abc"
 
-    async def script(connection: WorkerConnection) -> None:
-        await connection.request()
-        await connection.send(json_answer(b"{}"))
-        await connection.head()
-        connection.reset()
-
-    async with RawWorker(script) as worker:
+    async with RawWorker(resetting(json_answer(b"{}"))) as worker:
         origin = Origin.parse(worker.url)
         await (await upstreams.send(origin, post())).read(10)
         again = post()

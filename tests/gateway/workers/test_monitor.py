@@ -27,12 +27,7 @@ TEXT = "Which harbour is the oldest that is still in use, and who says so? " * 1
 TURN = [{"role": "user", "content": TEXT}]
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look at workers often enough for a test."""
-    monkeypatch.setattr(monitor, "FIRST_RETRY_S", 0.05)
-    monkeypatch.setattr(monitor, "RETRY_LIMIT_S", 0.2)
-    monkeypatch.setattr(monitor, "REFRESH_S", 0.2)
+pytestmark = pytest.mark.usefixtures("quick_looks")
 
 
 def port_of(worker: SimWorker) -> int:
