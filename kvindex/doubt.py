@@ -94,7 +94,7 @@ class Doubt:
     def tick(self) -> bool:
         """Look for holes, drop what is overdue, end a doubt about nothing.
 
-        True where blocks are left to be walked: call again soon.
+        True where blocks are left to be walked or gathered: call again soon.
         """
         holder = self._intake.holder
         if holder is None:
@@ -116,7 +116,7 @@ class Doubt:
         if not (owner.suspect_blocks or more or self.lost):
             holder.trust()
             self._end()
-        return more
+        return more or holder.gather(WALKED)
 
     def _end(self) -> None:
         if self._standing.state is FeedState.DEGRADED and not self.lost:

@@ -1,7 +1,7 @@
-"""Names from before doubts: a table for each, so that none has to be copied as a whole.
+"""Names from before doubts: a table for each, so that none has to be copied at once.
 
-No name is in two of them, so their order means nothing. Small ones are put together:
-however many doubts there are, there are few tables.
+No name is in two of them, so their order means nothing. They are put together again in
+slices: each look-up goes through all there are.
 """
 
 from collections.abc import Collection
@@ -30,8 +30,10 @@ class Generations:
 
     def get(self, name: EngineHash) -> int | None:
         """The own hash of a name, if it is here."""
-        found = (table.get(name) for table in self.tables)
-        return next((own for own in found if own is not None), None)
+        for table in self.tables:
+            if (own := table.get(name)) is not None:
+                return own
+        return None
 
     def pop(self, name: EngineHash) -> int | None:
         """The same, and it is here no more."""
@@ -61,6 +63,18 @@ class Generations:
                 self.tables[-1].extend(shard.keys(), shard.values())
         else:
             self.tables.append(table)
+
+    def gather(self, budget: int) -> bool:
+        """Move `budget` names at most to the largest table; True while it is not all.
+
+        Several tables are left where doubts follow on each other faster than that.
+        """
+        self.tables.sort(key=len, reverse=True)
+        while len(self.tables) > 1 and budget > 0:
+            budget -= 1
+            name, own = self.take()
+            self.tables[0][name] = own
+        return len(self.tables) > 1
 
     def has_none_of(self, names: Collection[EngineHash]) -> bool:
         """Is none of these here?"""

@@ -269,6 +269,10 @@ class Holder:
         self._charges.account()
         return left
 
+    def gather(self, budget: int) -> bool:
+        """Make look-ups cheap again after doubts; True while there is more to do."""
+        return self._names.gather(budget)
+
     def confirm(self, hashes: Sequence[int], delivered_blocks: int) -> bool:
         """The worker found `delivered_blocks` of these cached; were others dropped?"""
         index, owner = self.shelf.index, self.shelf.owner

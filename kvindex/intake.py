@@ -23,6 +23,8 @@ Work = Iterator[int]
 
 SLICE = 512
 """Blocks of one step: about a millisecond."""
+REMOVED = 256
+"""Those of a removal: in a doubt each takes several times as long."""
 
 RESIZE_AFTER = 4
 """So many stores to the GPU in a row of one other block size mean that it has changed.
@@ -123,10 +125,10 @@ class Intake:
             self.holder.moved(event)
             yield 1
         elif self.holder is not None and isinstance(event, BlockRemoved):
-            for start in range(0, len(event.hashes), SLICE):
+            for start in range(0, len(event.hashes), REMOVED):
                 part = event
-                if len(event.hashes) > SLICE:
-                    hashes = event.hashes[start : start + SLICE]
+                if len(event.hashes) > REMOVED:
+                    hashes = event.hashes[start : start + REMOVED]
                     part = structs.replace(event, hashes=hashes)
                 self.holder.removed(part)
                 yield len(part.hashes)

@@ -173,6 +173,11 @@ class Names:
                     self._take_off(blocks, engine_hash, own)
         return budget
 
+    def gather(self, budget: int) -> bool:
+        """Put previous names together, as `Generations.gather` does."""
+        more = [blocks.previous.gather(budget) for blocks in self.maps.values()]
+        return any(more)
+
     def clear(self) -> None:
         """No name means anything; memory is given back by `PrefixIndex.sweep`."""
         few = self.maps.entries <= _SMALL

@@ -57,6 +57,41 @@ def test_small_generations_are_put_together() -> None:
     assert len(names.tables) <= 11
 
 
+def test_generations_are_gathered_in_slices() -> None:
+    """None is lost or in two tables meanwhile, and at last there is one."""
+    names = Generations()
+    for start in (100_000, 200_000, 300_000):
+        names.add(table(start, MANY))
+    assert names.gather(1_000)
+    assert (len(names), len(names.tables)) == (3 * MANY, 3)
+    assert (names.get(200_000), names.pop(300_000)) == (-200_000, -300_000)
+    while names.gather(1_000):
+        assert len(names) == 3 * MANY - 1
+    assert len(names.tables) == 1
+    assert dict(names.take() for _ in range(len(names))) == (
+        numbers(100_000, MANY) | numbers(200_000, MANY) | numbers(300_001, MANY - 1)
+    )
+
+
+def test_many_gaps_leave_one_table() -> None:
+    """Of names from before them: what is told later is looked up in no more."""
+    stream = Stream(block_size=16)
+    for gap in range(4):
+        first = 10_000 * gap
+        for start in range(first, first + MANY, 500):
+            names = tuple(range(start + 1, start + 501))
+            stream.send(stored(*names, parent=start if start > first else None))
+        stream.lose()
+    stream.send()
+    holder = stream.feed._intake.holder
+    assert holder is not None
+    (blocks,) = holder._names.maps.values()
+    assert len(blocks.previous.tables) > 1
+    while stream.feed.tick():
+        pass
+    assert len(blocks.previous.tables) == 1
+
+
 def test_several_gaps_are_one_doubt() -> None:
     """Of all that was stored before them; what is stored again has one copy."""
     blocks = tuple(range(1, 5))
