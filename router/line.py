@@ -8,7 +8,10 @@ is believed after a few, a hiccup is not.
 
 FORGET = 0.98
 PRIOR_TOKENS = 1_024
-PRIOR_WEIGHT = 0.4
+PRIOR_WEIGHT = 0.02
+"""Of one prefill: where all are short, a far point soon outweighs what they say, and
+workers that got few seem as fast as it, while those that got many do not.
+"""
 COST_S = 0.01
 """The fixed cost that is believed until prefills of several lengths tell another."""
 COST_WEIGHT = 0.3

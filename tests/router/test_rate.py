@@ -70,6 +70,22 @@ def test_equal_workers_stay_equal() -> None:
     assert fleet[0].tokens_per_s == pytest.approx(10_350, rel=0.1)
 
 
+@pytest.mark.parametrize("actual", [5_000, 80_000])
+def test_equal_workers_stay_equal_however_little_some_have_shown(actual: int) -> None:
+    """What is short says little of the rate, and the prior must not say the rest.
+
+    Of 16 equal workers two had got nine of ten requests: they alone had shown that
+    all were faster than the prior, so all that was new went to them.
+    """
+    rates, rng = Rates(), random.Random(1)
+    fleet = [rates.add() for _ in range(8)]
+    for number in range(600):
+        for rate in fleet if number % 15 == 0 else fleet[:2]:
+            tokens = rng.randrange(100, 400)
+            rate.learn(tokens, 0.004 + tokens / actual)
+    assert len({rate.tokens_per_s for rate in fleet}) == 1
+
+
 def test_a_slower_worker_is_told_apart() -> None:
     """Within a step of a quarter, while the others stay as they are."""
     rates = Rates()
