@@ -18,11 +18,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `hit_tokens` what is taken as held, each block in full; `guessed_tokens` come after
     them. `uncached_tokens` is the rest of the prompt, where blocks that are doubtful,
     offloaded or guessed count as held in part only.
-    `inflight_tokens` are what this gateway has in flight there, `others_tokens` what
-    waits there besides and `others_decode_tokens` what it generates for others, by the
-    worker's report; `kv_usage` is the share of its KV cache in use by that (None: it
-    does not say, and is taken to use `usual_usage`, the mean of those that do), `full`:
-    it has no room.
+    `inflight_tokens` are what this gateway has in flight there, `done_tokens` what of
+    it should be prefilled by now, `others_tokens` what waits there besides and
+    `others_decode_tokens` what it generates for others, by the worker's report;
+    `kv_usage` is the share of its KV cache in use by that (None: it does not say, and
+    is taken to use `usual_usage`, the mean of those that do), `full`: it has no room.
     `room_tokens` are what its cache takes before it pushes something out; None where
     its size is not known. `recent_tokens` are what was sent there lately,
     `output_tokens` what the answer is expected to have. `late_s`: so long first tokens
@@ -46,6 +46,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     guessed_tokens: int = 0
     recent_tokens: float = 0.0
     output_tokens: int = 0
+    done_tokens: int = 0
     late_s: float = 0.0
     others_tokens: int = 0
     others_decode_tokens: int = 0
@@ -56,8 +57,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def wait_s(self) -> float:
-        """Seconds of prefill in flight before it, and what a late worker may take."""
-        waiting = self.inflight_tokens + self.others_tokens
+        """Seconds of prefill left before it, and what a late worker may take."""
+        waiting = self.inflight_tokens - self.done_tokens + self.others_tokens
         return waiting / self.tokens_per_s + LATE_WEIGHT * self.late_s
 
     @property
@@ -69,11 +70,6 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def pushes_out(self) -> bool:
         """Whether what it would compute takes the place of something cached."""
         return self.room_tokens is not None and self.uncached_tokens > self.room_tokens
-
-    @property
-    def has_room(self) -> bool:
-        """Whether what it would compute is known to take nothing's place."""
-        return self.room_tokens is not None and not self.pushes_out
 
     @property
     def busy_s(self) -> float:
@@ -100,7 +96,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def own_s(self) -> float:
         """Seconds that the request itself takes from all here."""
-        return self.prefill_s + self.delay_s
+        return (1 + DELAY_WEIGHT) * self.prefill_s
 
     @property
     def delay_s(self) -> float:

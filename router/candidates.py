@@ -22,6 +22,7 @@ class _Place(msgspec.Struct, gc=False):
 
     worker: Worker
     ranks: Sequence[int]
+    block_size: int
     rendering: Rendering | None
     credits: list[Credit]
 
@@ -59,11 +60,10 @@ def _places(worker: Worker, request: RouteRequest) -> Iterable[_Place]:
     ranks = worker.ranks
     groups = [(rank,) for rank in ranks] if worker.can_pin_ranks else [ranks]
     for group in groups:
-        rendering = request.content
+        size, rendering = worker.block_size_of(group[0]), request.content
         if request.renderings:
-            key = worker.profile, worker.block_size_of(group[0])
-            rendering = request.renderings.get(key)
-        yield _Place(worker, group, rendering, [])
+            rendering = request.renderings.get((worker.profile, size))
+        yield _Place(worker, group, size, rendering, [])
 
 
 def _credit(
@@ -108,7 +108,7 @@ def _candidate(
     usual_usage: float,
 ) -> Candidate:
     worker, rank, count = place.worker, place.ranks[0], len(place.ranks)
-    ledger = worker.ledger(rank)
+    ledger, tokens_per_s = worker.ledger(rank), worker.rate.tokens_per_s
     prompt_tokens, size = _size(place.rendering, request)
     held = history = blocks = guessed = 0
     weighted = 0.0
@@ -131,7 +131,8 @@ def _candidate(
         inflight_tokens=ledger.uncached_tokens // count,
         inflight_requests=ledger.requests,
         decode_tokens=ledger.decode_tokens // count,
-        tokens_per_s=worker.rate.tokens_per_s,
+        done_tokens=int(ledger.done_tokens(tokens_per_s) / count),
+        tokens_per_s=tokens_per_s,
         last_turn=ledger.last_turn,
         recent_tokens=ledger.recent_tokens / count,
         output_tokens=output_tokens,
@@ -152,11 +153,6 @@ class _Told(msgspec.Struct, frozen=True, gc=False):
     others_running: float = 0.0
     kv_usage: float | None = None
     full: bool = False
-
-    @property
-    def tells_room(self) -> bool:
-        """Whether it says that it has room, and how much."""
-        return self.kv_usage is not None and not self.full
 
 
 NOTHING_TOLD = _Told()
@@ -184,18 +180,20 @@ def _told(place: _Place) -> _Told:
 
 def _usual_usage(told: Iterable[_Told]) -> float:
     """The mean KV usage of those that tell it, but for full ones: they get nothing."""
-    usages = [each.kv_usage or 0.0 for each in told if each.tells_room]
+    usages = [u for t in told if (u := t.kv_usage) is not None and not t.full]
     return sum(usages) / len(usages) if usages else 0.0
 
 
 def _room_tokens(place: _Place) -> int | None:
     """What the caches of the ranks take before they push something out, in the mean."""
     worker, tokens = place.worker, 0
+    if worker.cache_blocks is None:
+        return None
     for rank in place.ranks:
         knowledge, ledger = worker.knowledge.get(rank), worker.ledger(rank)
-        if knowledge is None or worker.cache_blocks is None:
+        if knowledge is None:
             return None
-        tokens += knowledge.room_blocks * worker.block_size_of(rank)
+        tokens += knowledge.room_blocks * place.block_size
         tokens -= ledger.uncached_tokens + ledger.decode_tokens
     return tokens // len(place.ranks)
 

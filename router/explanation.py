@@ -21,8 +21,9 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere; `suspect_tokens` of either are in doubt. `hit_tokens` are taken as held,
     by index or history. `uncached_tokens` are the rest of the prompt, where doubtful
     and offloaded tokens count as held in part only. `cost_s` is the sum of `wait_s`
-    (prefill in flight before it, others' too, and three times `late_s`, for which first
-    tokens are overdue and nothing comes from the worker), `prefill_s` (its own) and
+    (prefill in flight before it, others' too, less `done_tokens`, which should be done
+    by now; and three times `late_s`, for which first tokens are overdue and nothing
+    comes from the worker), `prefill_s` (its own) and
     `delay_s` (what those behind it wait for it); `estimate_s` is without the last.
     `prefill_rate` is in tokens per second, `knowledge` the state of its feed. By the
     worker's own report, if there is one: `others_tokens` wait there that this gateway
@@ -48,6 +49,7 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     hit_tokens: int
     uncached_tokens: int
     inflight_tokens: int
+    done_tokens: int
     inflight_requests: int
     decode_tokens: int
     room_tokens: int | None
@@ -181,8 +183,6 @@ def _against(chosen: Candidate, others: Sequence[Candidate]) -> str:
         return f"it costs {cost}, next is {place} with {other.cost_s:.4g} s ({known})"
     if other.cost_s < chosen.cost_s:
         return f"it costs {cost}, {place} would cost {other.cost_s:.4g} s ({known})"
-    if chosen.has_room and other.pushes_out and not chosen.hit_tokens:
-        return f"{place} costs the same, {cost}, but its cache has no room for it"
     if other.busy_s > chosen.busy_s:
         return f"{place} costs the same, {cost}, and {_busier(other, chosen)}"
     if other.decoding_tokens > chosen.decoding_tokens:
@@ -218,6 +218,7 @@ def _explained(candidate: Candidate) -> ExplainedCandidate:
         hit_tokens=candidate.hit_tokens,
         uncached_tokens=candidate.uncached_tokens,
         inflight_tokens=candidate.inflight_tokens,
+        done_tokens=candidate.done_tokens,
         inflight_requests=candidate.inflight_requests,
         decode_tokens=candidate.decode_tokens,
         room_tokens=candidate.room_tokens,

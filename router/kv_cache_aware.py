@@ -20,7 +20,7 @@ MORE_ROOM = "about the least prefill cost, and more room in its KV cache"
 
 
 class KvCacheAware(Policy):
-    """Where the prefill costs least; of about equal ones, where there is room.
+    """Where the prefill costs least; of about equal ones, where least is going on.
 
     But for a prefix that crowds its worker, where one more copy of it is used soonest;
     and where no worker is known to hold any of it, at its session's home.
@@ -34,25 +34,29 @@ class KvCacheAware(Policy):
 
     def choose(self, request: RouteRequest, candidates: Sequence[Candidate]) -> int:
         """The candidate of least `cost_s`, but for copies and sessions."""
+        return self._weigh(request, candidates)[0]
+
+    def book(self, request: RouteRequest, candidates: Sequence[Candidate]) -> int:
+        """Note what the request waits longer than it had to, or that it paid a copy."""
+        chosen, wait = self._weigh(request, candidates)
+        if wait is not None and chosen == wait.idle:
+            self._regrets.paid(wait.prefix)
+        elif wait is not None:
+            self._regrets.waited(wait.prefix, wait.longer_s, wait.copy_s)
+        return chosen
+
+    def _weigh(
+        self, request: RouteRequest, candidates: Sequence[Candidate]
+    ) -> "tuple[int, _Wait | None]":
+        """What to choose, and what is lost by waiting where the prefix is."""
         best = cheapest(candidates)
         if request.session and not any(map(_knows, candidates)):
-            return _at_home(request.session, candidates, best)
+            return _at_home(request.session, candidates, best), None
         wait = _wait(candidates, best)
         if wait is None:
-            return best
+            return best, None
         copy = self._regrets.due(wait.prefix, wait.longer_s, wait.copy_s)
-        return wait.idle if copy else best
-
-    def booked(
-        self, request: RouteRequest, candidates: Sequence[Candidate], chosen: int
-    ) -> None:
-        """Note what the request waits longer than it had to, or that it paid a copy."""
-        best = cheapest(candidates)
-        wait = _wait(candidates, best)
-        if wait is not None and chosen == best:
-            self._regrets.waited(wait.prefix, wait.longer_s, wait.copy_s)
-        elif wait is not None and chosen == wait.idle:
-            self._regrets.paid(wait.prefix)
+        return wait.idle if copy else best, wait
 
     def because(
         self, request: RouteRequest, candidates: Sequence[Candidate], chosen: int

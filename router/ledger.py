@@ -85,7 +85,10 @@ class Ledger:
         self._dues: list[tuple[float, int, Booking]] = []
         self._order = itertools.count()
         self.requests = 0
-        self._prefills = 0
+        self._in_prefill: dict[Booking, None] = {}
+        """In the order in which they were booked."""
+        self._first_since = clock()
+        """When the first of them became that: it is prefilled since then."""
         self._recent_tokens = 0.0
         self._recent_at = clock()
         self.last_turn = 0
@@ -110,7 +113,21 @@ class Ledger:
         """Requests here whose prefill is not known to be over."""
         if self._dues:
             self._settle()
-        return self._prefills
+        return len(self._in_prefill)
+
+    def done_tokens(self, tokens_per_s: float) -> float:
+        """What should be prefilled by now of the first in flight, at that speed.
+
+        All of it when it should be done. If it is not, the estimate was wrong: ever
+        less is taken as done, as so much seems to be left as it is late.
+        """
+        if self._dues:
+            self._settle()
+        if not self._in_prefill:
+            return 0.0
+        tokens = next(iter(self._in_prefill)).uncached_tokens
+        passed = (self._clock() - self._first_since) * tokens_per_s
+        return max(0.0, tokens - abs(tokens - passed))
 
     @property
     def recent_tokens(self) -> float:
@@ -146,7 +163,9 @@ class Ledger:
         work = booking.uncached_tokens + booking.output_tokens
         self._recent_tokens = self.recent_tokens + work
         self._recent_at = self._clock()
-        self._prefills += 1
+        if not self._in_prefill:
+            self._first_since = self._recent_at
+        self._in_prefill[booking] = None
         self.requests += 1
         if prefill_s is not None:
             due = (self._clock() + prefill_s, next(self._order), booking)
@@ -161,7 +180,9 @@ class Ledger:
     def _prefilled(self, booking: Booking) -> None:
         self._uncached_tokens -= booking.uncached_tokens
         self._credible_tokens -= booking.credible_tokens
-        self._prefills -= 1
+        if booking is next(iter(self._in_prefill)):
+            self._first_since = self._clock()
+        del self._in_prefill[booking]
         self._decode_tokens += booking.output_tokens
 
     def _released(self, booking: Booking) -> None:

@@ -29,10 +29,9 @@ class Policy:
         """
         raise NotImplementedError
 
-    def booked(
-        self, request: RouteRequest, candidates: Sequence[Candidate], chosen: int
-    ) -> None:
-        """A request was sent where `choose` said: the time to learn from it."""
+    def book(self, request: RouteRequest, candidates: Sequence[Candidate]) -> int:
+        """As `choose`, for a request that is sent there: the time to learn from it."""
+        return self.choose(request, candidates)
 
     def because(
         self, request: RouteRequest, candidates: Sequence[Candidate], chosen: int

@@ -55,8 +55,7 @@ class Router:
         """Choose where the request goes and book it there. Raise NoCandidate."""
         weighed = self._candidates(request)
         candidates = _with_room(weighed)
-        choice = self._policy.choose(request, candidates)
-        self._policy.booked(request, candidates, choice)
+        choice = self._policy.book(request, candidates)
         chosen = candidates[choice]
         self._turn += 1
         self._pool.chosen(chosen.worker)

@@ -42,10 +42,8 @@ def waiting(queue: int = 1_000, room: int | None = None) -> list[Candidate]:
 
 
 def ask(asked: Policy, candidates: list[Candidate]) -> int:
-    """Choose and book."""
-    chosen = asked.choose(RouteRequest(), candidates)
-    asked.booked(RouteRequest(), candidates, chosen)
-    return chosen
+    """Choose, for a request that is sent there."""
+    return asked.book(RouteRequest(), candidates)
 
 
 def test_a_prefix_that_many_wait_for_gets_one_more_copy() -> None:

@@ -1,5 +1,6 @@
 """The books of load in flight."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +42,26 @@ def test_unstreamed_prompt_tokens_leave_when_their_prefill_has_passed() -> None:
     assert ledger.uncached_tokens == 0
     clock += 10
     assert (ledger.decode_tokens, ledger.requests) == (50, 1)
+
+
+def test_what_should_be_done_of_the_first_prefill() -> None:
+    """All of it when it should be over; ever less again if it is not over then."""
+    clock = Clock()
+    ledger = Ledger(clock=clock)
+    assert ledger.done_tokens(1_000) == 0
+    first = ledger.book(2_000, 50, prefill_s=None)
+    clock += 0.5
+    ledger.book(5_000, 50, prefill_s=None)
+    assert ledger.done_tokens(1_000) == pytest.approx(500)
+    clock += 1.5
+    assert ledger.done_tokens(1_000) == pytest.approx(2_000)
+    clock += 0.5
+    assert ledger.done_tokens(1_000) == pytest.approx(1_500)
+    clock += 10
+    assert ledger.done_tokens(1_000) == 0
+    first.first_token()
+    clock += 1
+    assert ledger.done_tokens(1_000) == pytest.approx(1_000)
 
 
 def test_an_answer_before_the_estimate_releases_at_once() -> None:

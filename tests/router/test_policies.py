@@ -7,7 +7,7 @@ import pytest
 
 from router import POLICIES, RouteRequest
 from tests.router.choices import candidate, choose, policy
-from tests.router.fleet import Clock
+from tests.router.fleet import Clock, Fleet, prompt
 
 
 def test_equal_loads_go_by_decode_work_then_turn() -> None:
@@ -112,6 +112,20 @@ def test_every_policy_says_why() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["kv_cache_aware", "least_loaded"])
+def test_of_equal_queues_the_one_that_is_further_on(name: str) -> None:
+    """What is in flight is the same, but a part of it should be done."""
+    fleet = Fleet(2, policy=name)
+    first = fleet.router.decide(fleet.request(prompt(1, 4_000))).worker.url
+    fleet.clock += 0.1
+    assert fleet.router.decide(fleet.request(prompt(2, 4_000))).worker.url != first
+    # Later turns, and the least that was sent lately, would both be the other one.
+    fleet.worker(first).ledger(0).last_turn = 9
+    fleet.worker(first).ledger(0).book(0, 500, prefill_s=None).release()
+    fleet.clock += 0.05
+    assert fleet.router.decide(fleet.request(prompt(3, 400))).worker.url == first
+
+
 @pytest.mark.parametrize("name", list(POLICIES))
 def test_500_unique_prompts_reach_every_equal_worker(name: str) -> None:
     """No worker is left out where all are equal and idle."""
@@ -120,8 +134,7 @@ def test_500_unique_prompts_reach_every_equal_worker(name: str) -> None:
     for turn in range(1, 501):
         fleet = [candidate(f"w{n}", last_turn=turns[n]) for n in range(5)]
         request = RouteRequest(session=f"s{turn}")
-        chosen = choosing.choose(request, fleet)
-        choosing.booked(request, fleet, chosen)
+        chosen = choosing.book(request, fleet)
         turns[chosen] = turn
         counts[chosen] += 1
     assert all(75 <= counts[n] <= 125 for n in range(5))
