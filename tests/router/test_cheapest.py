@@ -9,7 +9,7 @@ def test_a_worker_that_began_anew_gets_its_share_and_no_more() -> None:
     """Its cache is empty, those of the others are full: room is no reason to crowd it.
 
     It got twice its share. Where workers restart now and then, that cost the others a
-    fifth of theirs, half a point of the hit rate, and a fifth of the p90 TTFT.
+    fifth of theirs, 0.3 points of the hit rate, and a fifth of the p90 TTFT.
     """
     fleet, served = Fleet(4), Counter[str]()
     for number, worker in enumerate(fleet.pool.workers):
