@@ -5,7 +5,9 @@ and why it ends. A file can fix the ids of chosen requests (`AnswerFile`).
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Annotated
@@ -116,11 +118,11 @@ class Author:
         prompt_ids: list[int],
         limits: Limits,
         *,
-        body: Mapping[str, object],
+        messages: object = None,
+        text: str = "",
         seed: int,
     ) -> Answer:
-        """The answer to one choice of a request."""
-        messages, text = body.get("messages"), _asked(body)
+        """The answer to one choice: of a chat's `messages`, or whatever `text` asks."""
         for fixed in self._fixed:
             if fixed.fits(prompt_ids, messages, text):
                 return self._end(self._fixed_ids(fixed), limits)
@@ -163,9 +165,10 @@ class Author:
         kept, reason, stopped_by = list(token_ids[: limits.max_tokens]), "length", None
         if len(kept) == len(token_ids) < limits.max_tokens:
             reason = "stop"
+        stop_ids = frozenset(limits.stop_token_ids)
         for position, token_id in enumerate(kept):
             eos = token_id == self._eos_id and not limits.ignore_eos
-            if eos or token_id in limits.stop_token_ids:
+            if eos or token_id in stop_ids:
                 kept, reason = kept[: position + 1], "stop"
                 stopped_by = None if eos else token_id
                 break
@@ -210,21 +213,25 @@ class Author:
 
 def _stopped(answer: Answer, limits: Limits) -> Answer:
     """Cut `answer` where the first stop string has come out whole."""
-    text = ""
-    for position, piece in enumerate(answer.pieces):
-        text += piece
-        for stop in limits.stop:
-            found = text.find(stop)
-            if found < 0:
-                continue
-            keep = text[: found + len(stop) * limits.include_stop]
-            return Answer(
-                token_ids=answer.token_ids[: position + 1],
-                pieces=_clipped(answer.pieces[: position + 1], len(keep)),
-                finish_reason="stop",
-                stop_reason=stop,
-            )
-    return answer
+    text, ends = "".join(answer.pieces), [*accumulate(map(len, answer.pieces))]
+    first = None
+    for stop in limits.stop:
+        found = text.find(stop)
+        if found < 0:
+            continue
+        position = bisect_left(ends, found + len(stop))
+        if first is None or position < first[0]:
+            first = position, found, stop
+    if first is None:
+        return answer
+    position, found, stop = first
+    keep = found + len(stop) * limits.include_stop
+    return Answer(
+        token_ids=answer.token_ids[: position + 1],
+        pieces=_clipped(answer.pieces[: position + 1], keep),
+        finish_reason="stop",
+        stop_reason=stop,
+    )
 
 
 def _clipped(pieces: list[str], length: int) -> list[str]:
@@ -240,12 +247,11 @@ def _seed_of(prompt_ids: list[int], seed: int) -> int:
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest())
 
 
-def _asked(body: Mapping[str, object]) -> str:
-    """The text that `match` is looked for in: the last message's, or the prompt."""
-    messages = body.get("messages")
+def last_text(messages: object) -> str:
+    """The text of the last message, which `match` is looked for in."""
     if isinstance(messages, list) and messages and isinstance(messages[-1], dict):
         return _flat(messages[-1].get("content"))
-    return _flat(body.get("prompt"))
+    return ""
 
 
 def _flat(content: object) -> str:

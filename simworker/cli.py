@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
+from typing import NoReturn
 
 from simworker.arguments import add_arguments, from_args
 from simworker.options import BadOptions, SimOptions
@@ -31,7 +33,13 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         sys.stderr.write(f"kv-gateway sim-worker: cannot listen: {error}\n")
         return 2
-    return 0
+    _leave()
+
+
+def _leave() -> NoReturn:
+    """End the process at once: a request that is still planned keeps its thread."""
+    sys.stdout.flush()
+    os._exit(0)
 
 
 async def _serve(options: SimOptions) -> None:

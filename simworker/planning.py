@@ -13,9 +13,13 @@ from tokenizers import Tokenizer
 
 from kvindex.blocks import unpack_ids
 from render import Rendered, Renderer, Unrenderable
-from simworker.answers import Answer, Author
+from simworker.answers import Answer, Author, last_text
 from simworker.errors import ApiError
 from simworker.request import Call
+
+MOST_ANSWERS = 4096
+"""Of one request, all its prompts and choices together: engines have no such bound, but
+here they are planned one by one in the thread that all requests share."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,23 +77,28 @@ class Planner:
             prompt = call.prompt_ids
         else:
             prompt = token_list(self.render_chat(call.body))
-        return [self._task(call, prompt)]
+        return [self._task(call, prompt, last_text(call.body.get("messages")))]
 
     def completion(self, call: Call) -> list[Task]:
         """The prompts of a completions call. Raises ApiError."""
+        given = prompts_in(call.body)
+        _check_answers(len(given), call)
         prompts = [token_list(item) for item in self.render_completion(call.body)]
         for prompt in prompts:
             self._check_vocabulary(prompt, "prompt")
-        return [self._task(call, prompt) for prompt in prompts]
+        return [
+            self._task(call, prompt, text if isinstance(text, str) else "")
+            for prompt, text in zip(prompts, given, strict=True)
+        ]
 
     def generation(self, call: Call) -> list[Task]:
         """The prompt of a call that brings ids and nothing else. Raises ApiError."""
         prompt = call.prompt_ids or []
         self._check_vocabulary(prompt, None)
+        text = ""
         if self._author.reads_text:
             text = self._renderer.detokenize(prompt, skip_special_tokens=False)
-            call = msgspec.structs.replace(call, body={**call.body, "prompt": text})
-        return [self._task(call, prompt)]
+        return [self._task(call, prompt, text)]
 
     def render_chat(self, body: Mapping[str, object]) -> Rendered:
         """A chat body's prompt. Raises ApiError."""
@@ -124,14 +133,36 @@ class Planner:
         if size is not None and highest >= size:
             raise self._wording.out_of_vocabulary(highest, size, param)
 
-    def _task(self, call: Call, prompt: list[int]) -> Task:
+    def _task(self, call: Call, prompt: list[int], text: str) -> Task:
+        """`text` is what an answers file may look into."""
+        _check_answers(1, call)
         self._wording.check_length(self._max_model_len, len(prompt), call.max_tokens)
         limits = call.limits(self._max_model_len - len(prompt))
+        messages = call.body.get("messages")
         answers = [
-            self._author.write(prompt, limits, body=call.body, seed=call.seed + index)
+            self._author.write(
+                prompt, limits, messages=messages, text=text, seed=call.seed + index
+            )
             for index in range(call.choices)
         ]
         return Task(prompt_ids=prompt, answers=answers)
+
+
+def prompts_in(body: Mapping[str, object]) -> Sequence[object]:
+    """The prompts of a completions body, as they came: texts or lists of ids."""
+    prompt = body.get("prompt")
+    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
+        return prompt
+    return [prompt]
+
+
+def _check_answers(prompts: int, call: Call) -> None:
+    if call.choices < 1:
+        raise ApiError(f"n must be at least 1, got {call.choices}.")
+    if prompts * call.choices > MOST_ANSWERS:
+        raise ApiError(f"More than {MOST_ANSWERS} answers to one request.")
+    if call.max_tokens is not None and call.max_tokens < 1:
+        raise ApiError(f"At least 1 token must be asked for, got {call.max_tokens}.")
 
 
 def vocabulary_size(renderer: Renderer) -> int | None:

@@ -6,7 +6,7 @@ the events of a stream repeat all that was said so far.
 
 import secrets
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from simworker.answers import Answer
 from simworker.errors import ApiError
@@ -15,6 +15,7 @@ from simworker.request import Body, Call
 from simworker.sglang.calls import told_apart
 
 DEFAULT_TOKENS = 128
+T = TypeVar("T", str, int)
 
 
 def generate_call(body: Body, headers: Mapping[str, str], max_model_len: int) -> Call:
@@ -25,7 +26,7 @@ def generate_call(body: Body, headers: Mapping[str, str], max_model_len: int) ->
     sampling = body.get("sampling_params") or {}
     if not isinstance(sampling, dict):
         raise ApiError("sampling_params of several requests are not simulated")
-    stop, rid = sampling.get("stop") or (), body.get("rid")
+    rid = body.get("rid")
     return Call(
         body={**body, "prompt": ids if text is None else text},
         request_id=rid if isinstance(rid, str) and rid else secrets.token_hex(16),
@@ -35,8 +36,8 @@ def generate_call(body: Body, headers: Mapping[str, str], max_model_len: int) ->
         stream=body.get("stream") is True,
         return_token_ids=True,
         seed=_whole(sampling, "sampling_seed", 0),
-        stop=(stop,) if isinstance(stop, str) else tuple(stop),
-        stop_token_ids=tuple(sampling.get("stop_token_ids") or ()),
+        stop=_several(sampling, "stop", str),
+        stop_token_ids=_several(sampling, "stop_token_ids", int),
         ignore_eos=sampling.get("ignore_eos") is True,
         **told_apart(body),
         rank=_rank(headers),
@@ -50,6 +51,15 @@ def _whole(sampling: Mapping[str, Any], name: str, default: int) -> int:
     if type(value) is not int or value < 0:
         raise ApiError(f"{name} must be at least 0, got {value}.")
     return value
+
+
+def _several(sampling: Mapping[str, Any], name: str, of: type[T]) -> tuple[T, ...]:
+    """One, or a list of them."""
+    given = sampling.get(name) or ()
+    values = given if isinstance(given, list | tuple) else [given]
+    if any(type(value) is not of for value in values):
+        raise ApiError(f"{name} must be of {of.__name__}, got something else.")
+    return tuple(values)
 
 
 def _rank(headers: Mapping[str, str]) -> int | None:

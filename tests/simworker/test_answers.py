@@ -7,7 +7,14 @@ import pytest
 
 from kvindex.blocks import unpack_ids
 from render import Renderer
-from simworker.answers import Author, BadAnswers, FixedAnswer, Limits, read_answers
+from simworker.answers import (
+    Author,
+    BadAnswers,
+    FixedAnswer,
+    Limits,
+    last_text,
+    read_answers,
+)
 
 PROMPT = [1, 2, 3]
 EOS = 151645
@@ -28,10 +35,10 @@ def fixed(renderer: Renderer, output_ids: list[int]) -> Author:
 def test_the_same_prompt_and_seed_say_the_same(renderer: Renderer) -> None:
     """Another author says the same; another prompt or seed something else."""
     limits = Limits(max_tokens=500)
-    first = Author(renderer).write(PROMPT, limits, body={}, seed=7)
-    again = Author(renderer).write(PROMPT, limits, body={}, seed=7)
-    other = Author(renderer).write(PROMPT, limits, body={}, seed=8)
-    third = Author(renderer).write([9], limits, body={}, seed=7)
+    first = Author(renderer).write(PROMPT, limits, seed=7)
+    again = Author(renderer).write(PROMPT, limits, seed=7)
+    other = Author(renderer).write(PROMPT, limits, seed=8)
+    third = Author(renderer).write([9], limits, seed=7)
     assert first == again
     assert len({tuple(a.token_ids) for a in (first, other, third)}) == 3
 
@@ -39,7 +46,7 @@ def test_the_same_prompt_and_seed_say_the_same(renderer: Renderer) -> None:
 def test_natural_end(renderer: Renderer) -> None:
     """With room an answer ends with the end token, which has no text."""
     author = Author(renderer)
-    answer = author.write(PROMPT, Limits(max_tokens=5000), body={}, seed=0)
+    answer = author.write(PROMPT, Limits(max_tokens=5000), seed=0)
     assert (answer.finish_reason, answer.stop_reason) == ("stop", None)
     assert answer.token_ids[-1] == EOS
     assert answer.pieces[-1] == ""
@@ -52,10 +59,10 @@ def test_natural_end(renderer: Renderer) -> None:
 def test_max_tokens(renderer: Renderer) -> None:
     """Cut in mid-sentence; with `ignore_eos` always exactly so many tokens."""
     author = Author(renderer)
-    short = author.write(PROMPT, Limits(max_tokens=5), body={}, seed=0)
+    short = author.write(PROMPT, Limits(max_tokens=5), seed=0)
     assert (len(short.token_ids), short.finish_reason) == (5, "length")
     limits = Limits(max_tokens=3000, ignore_eos=True)
-    long = author.write(PROMPT, limits, body={}, seed=0)
+    long = author.write(PROMPT, limits, seed=0)
     assert (len(long.token_ids), long.finish_reason) == (3000, "length")
     assert EOS not in long.token_ids
 
@@ -64,29 +71,29 @@ def test_fixed_ids(renderer: Renderer) -> None:
     """Ids of a file come out as they are, and end early only by the limits."""
     ids = encode(renderer, "All good here.")
     author = fixed(renderer, ids)
-    whole = author.write(PROMPT, Limits(max_tokens=50), body={}, seed=0)
+    whole = author.write(PROMPT, Limits(max_tokens=50), seed=0)
     assert (whole.token_ids, whole.finish_reason) == (ids, "stop")
     assert "".join(whole.pieces) == "All good here."
-    exact = author.write(PROMPT, Limits(max_tokens=len(ids)), body={}, seed=0)
+    exact = author.write(PROMPT, Limits(max_tokens=len(ids)), seed=0)
     assert (exact.token_ids, exact.finish_reason) == (ids, "length")
-    cut = author.write(PROMPT, Limits(max_tokens=2), body={}, seed=0)
+    cut = author.write(PROMPT, Limits(max_tokens=2), seed=0)
     assert (cut.token_ids, cut.finish_reason) == (ids[:2], "length")
 
 
 def test_fixed_ids_stop_at_the_end_token(renderer: Renderer) -> None:
     """An end token in fixed ids ends the answer, unless it is to be ignored."""
     author = fixed(renderer, [100, EOS, 101])
-    stopped = author.write(PROMPT, Limits(max_tokens=50), body={}, seed=0)
+    stopped = author.write(PROMPT, Limits(max_tokens=50), seed=0)
     assert (stopped.token_ids, stopped.finish_reason) == ([100, EOS], "stop")
     limits = Limits(max_tokens=50, ignore_eos=True)
-    assert author.write(PROMPT, limits, body={}, seed=0).token_ids == [100, EOS, 101]
+    assert author.write(PROMPT, limits, seed=0).token_ids == [100, EOS, 101]
 
 
 def test_characters_of_several_tokens(renderer: Renderer) -> None:
     """Text is held back inside a character; together the pieces are the whole."""
     text = "Grüße 👩‍👩‍👧 und 世界 🌍, ﷽ é!"
     ids = encode(renderer, text)
-    answer = fixed(renderer, ids).write(PROMPT, Limits(max_tokens=99), body={}, seed=0)
+    answer = fixed(renderer, ids).write(PROMPT, Limits(max_tokens=99), seed=0)
     assert "".join(answer.pieces) == text
     assert "" in answer.pieces
     assert not any("\ufffd" in piece for piece in answer.pieces)
@@ -97,7 +104,7 @@ def test_stop_string(renderer: Renderer, include: bool) -> None:
     """The text ends before (or behind) the first stop string; ids with its token."""
     ids = encode(renderer, "one two three four five")
     limits = Limits(max_tokens=99, stop=("zzz", "ee fo"), include_stop=include)
-    answer = fixed(renderer, ids).write(PROMPT, limits, body={}, seed=0)
+    answer = fixed(renderer, ids).write(PROMPT, limits, seed=0)
     expected = "one two thr" + ("ee fo" if include else "")
     assert "".join(answer.pieces) == expected
     assert (answer.finish_reason, answer.stop_reason) == ("stop", "ee fo")
@@ -108,7 +115,7 @@ def test_stop_token(renderer: Renderer) -> None:
     """A stop token ends the answer, is counted, has no text, and is the reason."""
     ids = encode(renderer, "one two three")
     limits = Limits(max_tokens=99, stop_token_ids=(ids[1],))
-    answer = fixed(renderer, ids).write(PROMPT, limits, body={}, seed=0)
+    answer = fixed(renderer, ids).write(PROMPT, limits, seed=0)
     assert answer.token_ids == ids[:2]
     assert answer.pieces == ["one", ""]
     assert (answer.finish_reason, answer.stop_reason) == ("stop", ids[1])
@@ -127,15 +134,16 @@ def test_which_line_answers(renderer: Renderer, tmp_path: Path) -> None:
     author = Author(renderer, fixed=read_answers(path))
     limits = Limits(max_tokens=1)
 
-    def said(prompt: list[int], /, **body: object) -> list[int]:
-        return author.write(prompt, limits, body=body, seed=0).token_ids
+    def said(prompt: list[int], messages: object = None, text: str = "") -> list[int]:
+        text = text or last_text(messages)
+        answer = author.write(prompt, limits, messages=messages, text=text, seed=0)
+        return answer.token_ids
 
     assert said([1], messages=messages) == [11]
     assert said([2], messages=messages) == [12]
     assert said([2], messages=[*messages, *messages]) == [13]
-    assert said([2], prompt="true blue") == [13]
-    assert said([2], prompt=["red", "blue"]) == [13]
-    assert said([2], prompt="red") not in ([11], [12], [13])
+    assert said([2], text="true blue") == [13]
+    assert said([2], text="red") not in ([11], [12], [13])
 
 
 @pytest.mark.parametrize(

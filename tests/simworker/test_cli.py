@@ -1,6 +1,7 @@
 """`sim-worker` as a process: ready line, signals, and what it refuses."""
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -77,6 +78,30 @@ def test_serves_until_a_signal(
         process.send_signal(number)
         out, err = process.communicate(timeout=10)
     assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_a_signal_ends_it_whatever_is_planned(
+    cache: Path, small_model_dir: Path
+) -> None:
+    """Many long answers are planned in a thread that nobody can stop."""
+    model = ("--model", str(small_model_dir), "--served-model-name", "m")
+    body = {"prompt": ["a"] * 4096, "max_tokens": 2000, "ignore_eos": True}
+    with start("--port", "0", *model, cache=cache) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[1]
+        asked = urllib.request.Request(
+            url + "/v1/completions",
+            data=json.dumps({"model": "m", **body}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with pytest.raises(TimeoutError):
+            urllib.request.urlopen(asked, timeout=3)
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.communicate(timeout=8)
+        finally:
+            process.kill()
+    assert process.returncode == 0
 
 
 def test_a_port_in_use(cache: Path, small_model_dir: Path) -> None:

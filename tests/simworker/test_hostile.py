@@ -1,5 +1,6 @@
 """Bodies no client should send: answered or refused, never an internal error."""
 
+import asyncio
 from collections.abc import Mapping
 from random import Random
 from typing import Any
@@ -16,6 +17,11 @@ from tests.simworker.conftest import FAST
 from tests.simworker.talk import CHAT, get, post
 
 COMPLETIONS = "/v1/completions"
+NATIVE: Mapping[str, tuple[str, str]] = {
+    "sglang": ("/generate", "input_ids"),
+    "vllm": ("/inference/v1/generate", "token_ids"),
+}
+"""By engine, its own call, and the field that has the ids."""
 HELLO = [{"role": "user", "content": "hi"}]
 BASES: Mapping[str, dict[str, Any]] = {
     CHAT: {"model": "m", "messages": HELLO, "max_tokens": 2},
@@ -71,3 +77,56 @@ async def test_no_object(
         async with client.post(url, data=raw, headers=headers) as response:
             assert response.status == 400
             assert await response.json()
+
+
+@pytest.mark.parametrize("engine", sorted(NATIVE))
+async def test_odd_sampling(
+    client: aiohttp.ClientSession, start_worker: StartWorker, engine: str
+) -> None:
+    """Any value in any sampling parameter of an engine's own call is answered."""
+    worker = await start_worker(msgspec.structs.replace(FAST, engine=engine))
+    path, ids = NATIVE[engine]
+    found = []
+    for name in ("n", "max_tokens", "max_new_tokens", "stop", "stop_token_ids"):
+        for value in VALUES:
+            sampling = {"max_tokens": 2, "max_new_tokens": 2} | {name: value}
+            body = {ids: [1, 2], "sampling_params": sampling}
+            async with asyncio.timeout(10):
+                status, _ = await post(client, worker, path, body)
+            found.append(status)
+    assert set(found) == {200, 400}
+
+
+@pytest.mark.parametrize(
+    ("engine", "path", "body"),
+    [
+        ("sglang", "/generate", {"text": ["hello"] * 112_000}),
+        ("sglang", "/generate", {"text": "hello", "sampling_params": {"n": 1 << 40}}),
+        ("sglang", COMPLETIONS, {"prompt": [[1]] * 112_000}),
+        ("vllm", COMPLETIONS, {"prompt": ["hello"] * 112_000}),
+        ("vllm", COMPLETIONS, {"prompt": ["hello"] * 64, "n": 128}),
+        ("trtllm", COMPLETIONS, {"prompt": ["hello"] * 112_000}),
+        (
+            "vllm",
+            "/inference/v1/generate",
+            {"token_ids": [1], "sampling_params": {"n": 1 << 40}},
+        ),
+    ],
+)
+async def test_far_too_many_answers(
+    client: aiohttp.ClientSession,
+    start_worker: StartWorker,
+    engine: str,
+    path: str,
+    body: dict[str, Any],
+) -> None:
+    """One request does not keep the worker from all others."""
+    worker = await start_worker(
+        msgspec.structs.replace(FAST, engine=engine, served_model_name=("m",))
+    )
+    async with asyncio.timeout(30):
+        status, _ = await post(client, worker, path, {"model": "m", **body})
+        assert status == 400
+        few = {"model": "m", "prompt": "hi", "max_tokens": 2}
+        status, _ = await post(client, worker, COMPLETIONS, few)
+        assert status == 200
