@@ -180,15 +180,14 @@ class Handlers:
     async def _addressed(
         self, request: web.Request, peeked: Peeked, route: RouteRequest, identity: bytes
     ) -> RouteRequest:
-        """The same request, with its session, and the worker it has to go to."""
-        named = _named_response(request, peeked)
-        worker = None
-        if named:
-            worker = await self._makers.find(
-                named, peeked.model, request.raw_headers, identity
-            )
+        """The same request, with its session, to the worker that it has to go to."""
         session = session_of(request.raw_headers, peeked)
-        return msgspec.structs.replace(route, session=session, worker=worker)
+        route = msgspec.structs.replace(route, session=session)
+        named = _named_response(request, peeked)
+        if not named:
+            return route
+        headers = request.raw_headers
+        return await self._makers.routed(route, named, headers, identity)
 
     async def _other(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         """Proxy an inference path as it is; what can tell its model is looked into."""

@@ -68,8 +68,9 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     it, it is the worker's to refuse. Where `reads_cache` is False the worker computes
     the whole prompt anew, whatever it holds of it. `session` names what it belongs to,
     if the client said. `worker` is the URL of the only worker that can answer, if there
-    is one. `forwardable` has the profiles whose ids are at hand; `no_ids` says in a
-    word why not more.
+    is one. `sought` is the id of what it is about, where it is not known which of the
+    workers left has that. `forwardable` has the profiles whose ids are at hand;
+    `no_ids` says in a word why not more.
     """
 
     model: str | None = None
@@ -85,6 +86,7 @@ class RouteRequest(msgspec.Struct, frozen=True, kw_only=True):
     reads_cache: bool = True
     session: str | None = None
     worker: str | None = None
+    sought: bytes | None = None
     forwardable: Mapping[str, Forwardable] = {}
     no_ids: str | None = None
 

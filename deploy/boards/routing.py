@@ -136,7 +136,7 @@ ROUTING = Dashboard(
         ),
         Panel(
             title="Sent a second time",
-            meaning="Per second, by why: no connection, a stale one, or a busy worker.",
+            meaning="Per second: no connection, a stale one, one busy, or elsewhere.",
             lines=(Line(or_zero(shown("retries_total", "reason")), "{{reason}}"),),
             unit="reqps",
         ),

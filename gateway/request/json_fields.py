@@ -29,14 +29,15 @@ _MAX_BACKSLASHES = 10_000  # in a row
 
 
 async def top_level(
-    body: bytes, *, names: frozenset[str]
+    body: bytes, *, names: frozenset[str], within: tuple[int, int] | None = None
 ) -> dict[str, tuple[int, int]] | str:
     """Start and end of the value of each top-level field in `names`.
 
-    Of a repeated field the last counts. A string instead of a dict says why there is
-    none: ``not_object``, ``not_json``, ``too_deep`` or ``too_complex``.
+    Those of an object `within` the body, from a start to an end, if that is given. Of a
+    repeated field the last counts. A string instead of a dict says why there is none:
+    ``not_object``, ``not_json``, ``too_deep`` or ``too_complex``.
     """
-    scan = _Scan(body, names)
+    scan = _Scan(body, names, *(within or (0, None)))
     spent = 0.0
     while spent < BUDGET_S:
         began = time.perf_counter()
@@ -52,21 +53,28 @@ class _Scan:
 
     STEPS = 256  # marks looked at between two looks at the clock
 
-    def __init__(self, body: bytes, names: frozenset[str]) -> None:
+    def __init__(
+        self,
+        body: bytes,
+        names: frozenset[str],
+        start: int = 0,
+        end: int | None = None,
+    ) -> None:
         self.found: dict[str, tuple[int, int]] = {}
         self.problem = ""
         self.finished = False
         self._body = body
         self._names = {name.encode(): name for name in names}
-        self._at = 0
+        self._end = len(body) if end is None else end
+        self._at = start
         self._depth = 0
         self._key: bytes | None = None
         self._value_at = 0
         self._in_string = False
         self._string_at = 0
-        mark = len(codecs.BOM_UTF8) if body.startswith(codecs.BOM_UTF8) else 0
-        start = self._skip_space(mark)
-        if body[start : start + 1] != b"{":
+        marked = body.startswith(codecs.BOM_UTF8, start)
+        first = self._skip_space(start + len(codecs.BOM_UTF8) * marked)
+        if body[first : first + 1] != b"{":
             self._stop("not_object")
 
     def run(self, until: float) -> bool:
@@ -80,11 +88,11 @@ class _Scan:
         for _ in range(self.STEPS):
             if self.finished:
                 return
-            end = self._at + _WINDOW
+            end = min(self._at + _WINDOW, self._end)
             at = self._quote(end) if self._in_string else self._mark(end)
             if at < 0:
                 self._at = end
-                if end >= len(self._body):
+                if end >= self._end:
                     self._stop(NOT_JSON)
                 return
             self._at = at + 1
@@ -137,7 +145,7 @@ class _Scan:
             self._depth -= 1
             if self._depth == 0:
                 self._end_value()
-                whole = self._skip_space(self._at) == len(self._body)
+                whole = self._skip_space(self._at) >= self._end
                 self._stop("" if whole and mark == b"}" else NOT_JSON)
 
     def _end_value(self) -> None:

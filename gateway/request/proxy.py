@@ -2,8 +2,9 @@
 
 What may be tried again, at once, at another worker: what reached nobody (no connection,
 or a reused connection that was already closed), as a host may go with many workers, and
-once what met a worker that says it is busy (429, 503). Everything else is the client's
-to know: no worker may have acted on a request that another gets.
+once what met a worker that says it is busy (429, 503). What any of several workers may
+have is asked of the next where one has it not (404). Everything else is the client's to
+know: no worker may have acted on a request that another gets.
 """
 
 import asyncio
@@ -19,7 +20,8 @@ from gateway.errors import (
     StaleConnection,
 )
 from gateway.metrics.registry import Metrics
-from gateway.request.account import Account, Accounts, failure_kind
+from gateway.request.account import Accounts, failure_kind
+from gateway.request.attempt import Attempt
 from gateway.request.decision_header import decision_header
 from gateway.request.headers import RawHeaders
 from gateway.request.outgoing import Outgoing
@@ -28,32 +30,13 @@ from gateway.request.sending import Sender
 from gateway.server import is_time_over
 from gateway.tokens.sending import TokensSender
 from gateway.upstreams.upstream import Upstreams
-from gateway.upstreams.upstream_response import UpstreamResponse
-from router.decision import BUSY_STATUSES, Decision
+from router.decision import Decision
 from router.pool import NoCandidate
 from router.request import RouteRequest
 from router.router import Router
 
 TRIES = 8
 """Where connections are refused, which takes a moment; two where they time out."""
-
-
-class Attempt(msgspec.Struct, kw_only=True):
-    """A decision that was sent, and the head of its answer."""
-
-    decision: Decision
-    account: Account
-    response: UpstreamResponse
-
-    @property
-    def busy(self) -> bool:
-        """The worker has no time: another may answer."""
-        return self.response.status in BUSY_STATUSES
-
-    def abandon(self) -> None:
-        """Another worker answers in its place."""
-        self.response.abort()
-        self.account.failed("busy")
 
 
 class Proxy:
@@ -131,7 +114,12 @@ class Proxy:
         """The answer to relay: that of the worker first chosen, or of another."""
         decision = self._decide(outgoing, route)
         attempt, left = await self._reached(outgoing, route, decision)
-        if attempt.busy and outgoing.repeatable:
+        if route.sought is not None:
+            attempt = await self._from_who_has_it(attempt, outgoing, left)
+            if attempt.succeeded:
+                url = attempt.decision.worker.url
+                self._accounts.responses.made(route.sought, url)
+        elif attempt.busy and outgoing.repeatable:
             return await self._instead_of(attempt, outgoing, left)
         return attempt
 
@@ -195,6 +183,36 @@ class Proxy:
             attempt.abandon()
             return busy
         busy.abandon()
+        return attempt
+
+    async def _from_who_has_it(
+        self, attempt: Attempt, outgoing: Outgoing, route: RouteRequest
+    ) -> Attempt:
+        """The answer of the worker that has what the request seeks, if one says so.
+
+        A busy one may have it: what it said stands until one does better than a 404.
+        """
+        for _ in range(TRIES - 1):
+            if not (attempt.lacking or attempt.busy) or not outgoing.repeatable:
+                break
+            try:
+                route = _without(route, attempt.decision)
+                decision = self._decide(outgoing, route)
+            except NoWorker:
+                break
+            try:
+                self._metrics.retries.labels("elsewhere").inc()
+                tried = _again(outgoing)
+                further, route = await self._reached(tried, route, decision)
+            except BaseException as error:
+                if attempt.busy and isinstance(error, GatewayError):
+                    break
+                attempt.abandon()
+                raise
+            route = _without(route, further.decision)
+            worse = further if attempt.busy and further.lacking else attempt
+            attempt = attempt if worse is further else further
+            worse.abandon()
         return attempt
 
     def _decide(self, outgoing: Outgoing, route: RouteRequest) -> Decision:

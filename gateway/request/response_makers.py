@@ -2,7 +2,8 @@
 
 What this gateway saw being made it remembers. For anything else, such as what another
 process or replica had made, or this one before it was started anew, the workers are
-asked: only the one that made it has it.
+asked: only the one that made it has it. Where the one that made it cannot say so, now,
+the request itself is what finds it: `proxy.py` notes who answers it.
 """
 
 import asyncio
@@ -11,22 +12,26 @@ from typing import Any
 from urllib.parse import quote_from_bytes
 from weakref import WeakKeyDictionary
 
+import msgspec
+
 from gateway.access.credentials import OWN_CREDENTIALS, Credentials
 from gateway.errors import GatewayError
 from gateway.request.headers import RawHeaders, to_worker
 from gateway.request.outgoing import INTERNAL, RANK_HEADER
-from gateway.request.stored_responses import StoredResponses
+from gateway.request.stored_responses import ID_PREFIX, StoredResponses
 from gateway.upstreams.origin import Origin
 from gateway.upstreams.upstream import UpstreamRequest, Upstreams
 from router.pool import WorkerPool
+from router.request import RouteRequest
 from router.worker import CHAT, Worker, WorkerState
 
 ASK_S = 2.0
 """Seconds in which the workers have to say so."""
 AT_ONCE = 64
 """Questions under way at one worker; others wait for it, for no longer than that."""
-ID_PREFIX = b"resp"
-"""Engines' ids begin so. Nobody is asked for any other."""
+HAS, HAS_NOT = 200, 404
+Said = tuple[str, bool | None]
+"""A worker's URL, and whether it has a response; None where it does not say."""
 
 _DROPPED = INTERNAL | {
     RANK_HEADER.lower(),
@@ -60,39 +65,43 @@ class ResponseMakers:
         """The worker that made it, as far as that was seen here."""
         return self._stored.maker(response_id)
 
-    async def find(
+    async def routed(
         self,
+        route: RouteRequest,
         response_id: bytes,
-        model: str | None,
         headers: RawHeaders,
         request_id: bytes,
-    ) -> str | None:
-        """The worker that has it; None where none says so in time.
+    ) -> RouteRequest:
+        """The same request, to the worker that has what it is about.
 
-        Those for `model` are asked, in the name of the client with these `headers`.
+        Where none says so in time, to those that have not said that they have it not;
+        of these each may be tried (`sought`). The workers for its model are asked, in
+        the name of the client with these `headers`.
         """
-        known = self.known(response_id)
-        workers = self._askable(model)
-        if known is not None or len(workers) < 2:
-            return known
+        worker = self.known(response_id)
+        listed = self._pool.listing(route.model)
+        keeping = [worker for worker in listed if worker.api == CHAT]
+        if worker is not None or len(keeping) < 2:
+            return msgspec.structs.replace(route, worker=worker)
         if not response_id.startswith(ID_PREFIX):
-            return None
+            return route
         target = b"/v1/responses/" + quote_from_bytes(response_id, safe="").encode()
         asked = (
             self._has(worker, self._question(worker, target, headers, request_id))
-            for worker in workers
+            for worker in keeping
+            if worker.state is not WorkerState.down  # it may have it, but cannot say
         )
-        found = await _first(asked)
+        found, without = await _answers(asked)
         if found is not None:
             self._stored.made(response_id, found)
-        return found
-
-    def _askable(self, model: str | None) -> list[Worker]:
-        return [
-            worker
-            for worker in self._pool.listing(model)
-            if worker.api == CHAT and worker.state is not WorkerState.down
-        ]
+            return msgspec.structs.replace(route, worker=found)
+        left = {worker.url for worker in keeping} - without - route.exclude
+        if not left:
+            return route
+        others = frozenset(worker.url for worker in listed) - left
+        return msgspec.structs.replace(
+            route, exclude=route.exclude | others, sought=response_id
+        )
 
     def _question(
         self, worker: Worker, target: bytes, headers: RawHeaders, request_id: bytes
@@ -105,30 +114,44 @@ class ResponseMakers:
         )
         return UpstreamRequest(method="GET", target=target, headers=shown, fresh=True)
 
-    async def _has(self, worker: Worker, question: UpstreamRequest) -> str | None:
-        """The worker's URL if it says that the response is there."""
+    async def _has(self, worker: Worker, question: UpstreamRequest) -> Said:
+        """What the worker says: nothing that is not about the response is said of it.
+
+        One that has no time, or that the client may not ask, may have it.
+        """
         try:
             async with self._places.setdefault(worker, asyncio.Semaphore(AT_ONCE)):
                 origin = Origin.parse(worker.url)
                 answer = await self._upstreams.send(origin, question)
         except GatewayError:
-            return None  # what it has cannot be had now, either
+            return worker.url, None
         answer.abort()  # it may be long, and its client has yet to ask for it
-        return worker.url if answer.status == 200 else None
+        said = {HAS: True, HAS_NOT: False}
+        return worker.url, said.get(answer.status)
 
 
-async def _first(asked: Iterable[Coroutine[Any, Any, str | None]]) -> str | None:
-    """The first that is one; the others are not waited for."""
+async def _answers(
+    asked: Iterable[Coroutine[Any, Any, Said]],
+) -> tuple[str | None, frozenset[str]]:
+    """The first that has it, for whom no other is waited for; and those that have not.
+
+    Who has not answered in time is neither.
+    """
     tasks = [asyncio.create_task(one) for one in asked]
+    without: set[str] = set()
     try:
         async with asyncio.timeout(ASK_S):
             for answered in asyncio.as_completed(tasks):
-                if (url := await answered) is not None:
-                    return url
+                url, has = await answered
+                if has:
+                    return url, frozenset()
+                if has is False:
+                    without.add(url)
     except TimeoutError:
         pass  # nobody has said so
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)
-    return None
+        if tasks:
+            await asyncio.wait(tasks)
+    return None, frozenset(without)

@@ -13,6 +13,9 @@ from urllib.parse import unquote_to_bytes
 MOST = 100_000
 """Ids remembered: some 20 MiB."""
 
+ID_PREFIX = b"resp"
+"""Engines' ids begin so."""
+
 _PATH = re.compile(rb"/v1/responses/([^/?#]+)(?:[/?#].*)?", re.DOTALL)
 _ID = re.compile(rb'"id"\s*:\s*"(resp[\x20-\x21\x23-\x5b\x5d-\x7e]{1,252})"')
 _LOOKED_AT = 64 * 1024
@@ -48,9 +51,13 @@ class StoredResponses:
 
 
 def named_in(path: bytes) -> bytes | None:
-    """The id of the stored response that a request's path names."""
+    """The id of the stored response that a request's path names.
+
+    What no id begins with is the name of a route, such as `compact`.
+    """
     found = _PATH.fullmatch(path)
-    return None if found is None else unquote_to_bytes(found[1])
+    name = b"" if found is None else unquote_to_bytes(found[1])
+    return name if name.startswith(ID_PREFIX) else None
 
 
 class ResponseId:
