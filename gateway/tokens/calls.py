@@ -5,18 +5,13 @@ apart by `schema_version` and `kind`. Nothing is checked: the worker decides wha
 is worth, and gets its bytes as they came.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.request.json_fields import top_level
-from gateway.request.peek import (
-    FIELD_LIMIT,
-    PROMPT_LOGPROBS,
-    SEVERAL_ANSWERS,
-    SMALL,
-)
+from gateway.request.peek import PROMPT_LOGPROBS, SEVERAL_ANSWERS
+from gateway.tokens.call_body import ABSENT, Body, Unreadable
 from gateway.tokens.media import Features, Medium, media_of
 from kvindex.blocks import pack_ids
 
@@ -24,19 +19,17 @@ VLLM, SGLANG, TRTLLM = "vllm", "sglang", "trtllm"
 GENERATE = "/generate"
 PATHS = frozenset({"/inference/v1/generate", GENERATE})
 T = TypeVar("T")
-Raws = Mapping[str, bytes | msgspec.Raw]
-
-
-class Unreadable(ValueError):
-    """A call whose prompt is not known; its text is a word for it."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One call. `prompts` are packed ids, or `texts` that have to be tokenized."""
+    """One call. `prompts` are packed ids, or `texts` that have to be tokenized.
+
+    These are as they came, in a completion's body; empty where there are none.
+    """
 
     engine: str
     prompts: Sequence[bytes] = ()
-    texts: Sequence[str] = ()
+    texts: bytes = b""
     model: str | None = None
     extra_key: msgspec.Raw | None = None
     lora_path: msgspec.Raw | None = None
@@ -48,39 +41,6 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     uncompared: str | None = None
 
 
-class Body:
-    """The fields of a call's body, each decoded when it is asked for."""
-
-    def __init__(self, raws: Raws) -> None:
-        self._raws = raws
-
-    def __contains__(self, name: str) -> bool:
-        """Whether it is there, and not null."""
-        return bytes(self._raws.get(name, b"null")[:5]) != b"null"
-
-    def get(self, name: str, kind: type[T]) -> T | None:
-        """A field of that type; None where it is another or missing."""
-        if name not in self:
-            return None
-        try:
-            return msgspec.json.decode(self._raws[name], type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
-
-    def raw(self, name: str) -> msgspec.Raw | None:
-        """A field as it came, None where it is missing; raises Unreadable if long."""
-        if name not in self:
-            return None
-        if len(memoryview(self._raws[name])) > FIELD_LIMIT:
-            raise Unreadable("too_complex")
-        return msgspec.Raw(self._raws[name])
-
-    def inner(self, name: str) -> "Body":
-        """The fields of a field that is an object; none where it is not."""
-        found = self.get(name, dict[str, msgspec.Raw]) or {}
-        return Body({key: bytes(raw) for key, raw in found.items()})
-
-
 class _Sampling(msgspec.Struct, frozen=True):
     """What routing needs of sampling parameters, under all their names."""
 
@@ -90,50 +50,26 @@ class _Sampling(msgspec.Struct, frozen=True):
     prompt_logprobs: Any = None
 
 
-NAMES = frozenset(
-    {
-        "cache_salt", "content_parts", "features", "image_data", "video_data",
-        "audio_data", "extra_key", "input_embeds", "input_ids", "kind", "lora_path",
-        "model", "request", "sampling_params", "schema_version", "stream", "text",
-        "token_ids",
-    }
-)  # fmt: skip
-OF_FEATURES = frozenset(Features.__struct_fields__)
+class Request(msgspec.Struct):
+    """The fields of what TensorRT-LLM has rendered elsewhere."""
+
+    cache_salt: msgspec.Raw = ABSENT
+    lora_request: msgspec.Raw = ABSENT
+    max_completion_tokens: msgspec.Raw = ABSENT
+    max_tokens: msgspec.Raw = ABSENT
+    model: msgspec.Raw = ABSENT
+    n: msgspec.Raw = ABSENT
+    stream: msgspec.Raw = ABSENT
+
+
 MEDIA = ("image_data", "video_data", "audio_data", "input_embeds")
 
 
-async def fields_of(body: bytes) -> Body:
-    """The fields of a call; raises Unreadable. No long work holds the event loop."""
-    fields = await _fields(body, NAMES)
-    features = fields.get("features", b"")
-    if len(features) > SMALL:  # data of images: it is passed over
-        inner = await _fields(bytes(features), OF_FEATURES)
-        told = b",".join(b'"%b":%b' % (k.encode(), v) for k, v in inner.items())
-        fields = {**fields, "features": b"{" + told + b"}"}
-    return Body(fields)
-
-
-async def _fields(body: bytes, names: frozenset[str]) -> dict[str, bytes]:
-    if len(body) > SMALL:
-        found = await top_level(body, names=names)
-        if isinstance(found, str):
-            raise Unreadable(found)
-        return {name: body[start:end] for name, (start, end) in found.items()}
-    try:
-        raws = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Unreadable("not_json") from None
-    return {name: bytes(raw) for name, raw in raws.items() if name in names}
-
-
-def engine_of(path: str, body: Body | None) -> str:
-    """Whose call one to a path of `PATHS` is, be its prompt readable or not.
-
-    None: its body has no fields.
-    """
+def engine_of(path: str, body: Body) -> str:
+    """Whose call one to a path of `PATHS` is, be its prompt readable or not."""
     if path != GENERATE:
         return VLLM
-    told = body is not None and "schema_version" in body and "kind" in body
+    told = "schema_version" in body and "kind" in body
     return TRTLLM if told else SGLANG
 
 
@@ -167,11 +103,10 @@ def _sglang(body: Body) -> Call:
     if any(name in body for name in MEDIA):
         raise Unreadable("media")
     sampling = body.get("sampling_params", _Sampling) or _Sampling()
-    text = body.get("text", str)
-    texts = body.get("text", list[str]) or [] if text is None else [text]
+    texts = _texts(body)
     return Call(
         engine=SGLANG,
-        prompts=[] if texts else _several(body),
+        prompts=() if texts else _several(body),
         texts=texts,
         model=body.get("model", str),
         extra_key=body.raw("extra_key"),
@@ -184,7 +119,7 @@ def _sglang(body: Body) -> Call:
 
 
 def _trtllm(body: Body) -> Call:
-    asked = body.inner("request")
+    asked = body.inner("request", Request)
     newer = asked.get("max_completion_tokens", int)
     n = asked.get("n", int) or 1
     return Call(
@@ -197,6 +132,14 @@ def _trtllm(body: Body) -> Call:
         max_tokens=asked.get("max_tokens", int) if newer is None else newer,
         uncompared=SEVERAL_ANSWERS if n > 1 else None,
     )
+
+
+def _texts(body: Body) -> bytes:
+    """A text or several, not decoded: what renders them does that."""
+    told = body.begins("text")
+    if told[:1] not in (b'"', b"[") or told[1:].lstrip()[:1] == b"]":
+        return b""
+    return b"".join((b'{"prompt":', body.all_of("text"), b"}"))
 
 
 def _ids(body: Body, name: str) -> bytes:

@@ -23,15 +23,8 @@ from gateway.request.outgoing import Outgoing
 from gateway.request.peek import PROMPT_LOGPROBS, Peeked
 from gateway.request.prompt import Prompt, Space, in_blocks
 from gateway.request.rendering import NotRendered, RenderPool
-from gateway.tokens.calls import (
-    PATHS,
-    Body,
-    Call,
-    Unreadable,
-    engine_of,
-    fields_of,
-    read,
-)
+from gateway.tokens.call_body import Body, Unreadable, fields_of
+from gateway.tokens.calls import PATHS, Call, engine_of, read
 from gateway.tokens.media import extra_keys
 from kvindex.blocks import ID_BYTES
 from render import Rendered, Unrenderable
@@ -69,10 +62,10 @@ class DirectCalls:
         return Described(route, uncompared=peeked.uncompared)
 
     async def _call(self, path: str, body: bytes, peeked: Peeked) -> Described:
-        fields: Body | None = None
+        fields = Body({})
         try:
             fields = await fields_of(body)
-            call = await self._done(partial(_read, path, fields))
+            call = await self._done(partial(_read, path, fields), fields.size)
         except (Unreadable, NotRendered) as error:
             call = str(error)
         if isinstance(call, str):
@@ -91,21 +84,22 @@ class DirectCalls:
             max_tokens=call.max_tokens,
             uncompared=call.uncompared,
         )
-        described = await self._described(call, body, peeked)
+        described = await self._described(call, body, peeked, fields.size)
         return self._of_engine(described, call.engine)
 
-    async def _described(self, call: Call, body: bytes, peeked: Peeked) -> Described:
+    async def _described(
+        self, call: Call, body: bytes, peeked: Peeked, size: int
+    ) -> Described:
         if call.texts:
-            asked = msgspec.json.encode({"prompt": [*call.texts]})
             return await self._describer.describe(
-                asked, peeked, "completion", editable=False
+                call.texts, peeked, "completion", editable=False
             )
         among = namespaces(self._pool, peeked)
         keys = self._pool.rendering_keys(among.model)
         try:
             cut = partial(_in_blocks, call, keys, spaces(self._pool, among))
             prompt, content = await self._done(
-                lambda: (cut(), content_of(peeked, among.of_all))
+                lambda: (cut(), content_of(peeked, among.of_all)), size
             )
         except NotRendered as reason:
             route = self._describer.unrendered(len(body), peeked, reason.reason)
@@ -141,9 +135,9 @@ class DirectCalls:
         exclude = route.exclude | (found if len(found) < len(left) else frozenset())
         return msgspec.structs.replace(route, exclude=exclude)
 
-    async def _done(self, work: Callable[[], T]) -> T:
-        """What work on ids brings, in a thread: many take some milliseconds."""
-        return await self._render_pool.run(work, 0)
+    async def _done(self, work: Callable[[], T], size: int) -> T:
+        """What work on so many bytes brings, in a thread; raises NotRendered."""
+        return await self._render_pool.run(work, size)
 
 
 def _read(path: str, body: Body) -> Call | str:

@@ -7,6 +7,8 @@ import aiohttp
 import msgspec
 import pytest
 
+from gateway.tokens import calls, direct
+from gateway.tokens.call_body import fields_of
 from tests.gateway.forwarding_rig import Bodies, known
 from tests.gateway.tokens.rig import TOKENS_WITH_EVENTS, ask
 from tests.running import MODEL, SIM, WITH_EVENTS, Running, StartGateway, StartWorker
@@ -253,3 +255,44 @@ async def test_a_gateway_without_a_model_routes_by_ids(
         await gateway.until_events_arrive(worker)
     assert await gateway.hits() == (96, 96)
     assert json.loads(json.dumps(await gateway.get("/gateway/index")))["blocks"] > 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"text": "hello " * 1000},
+        {"text": ["hello"] * 1000},
+        {"input_ids": [1] * 4000},
+        {"input_ids": [[1, 2]] * 1000},
+        vllm([1] * 4000),
+    ],
+)
+async def test_a_call_that_is_too_large_is_not_decoded(
+    start_worker: StartWorker,
+    start_gateway: StartGateway,
+    client: aiohttp.ClientSession,
+    monkeypatch: pytest.MonkeyPatch,
+    body: dict[str, Any],
+) -> None:
+    """As a chat: what is larger than may be rendered is routed as it is."""
+    engine = "vllm" if "token_ids" in body else "sglang"
+    options = msgspec.structs.replace(SIM, engine=engine)
+    workers = [await start_worker(options) for _ in range(2)]
+    gateway = await start_gateway(*workers, max_render_bytes=4000)
+    read = []
+    monkeypatch.setattr(direct, "read", lambda *call: read.append(call))
+    path = GENERATE if engine == "vllm" else "/generate"
+    sampling = {"sampling_params": {"max_new_tokens": 1, "max_tokens": 1}}
+    told = await ask(client, gateway.url, body | sampling, path)
+    assert told.status == 200
+    assert read == []
+    counted = await gateway.metric("not_rendered_total", reason="too_large")
+    assert counted == 1
+
+
+async def test_a_text_is_not_decoded_on_the_loop() -> None:
+    """Nor in a thread, to be written anew: it is handed on as it came."""
+    text = json.dumps("x" * (4 << 20)).encode()
+    fields = await fields_of(b'{"text":%b}' % text)
+    told = calls.read("/generate", fields)
+    assert told.texts == b'{"prompt":%b}' % text
