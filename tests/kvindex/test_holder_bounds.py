@@ -147,14 +147,6 @@ def test_a_second_medium_is_charged() -> None:
     assert used == BLOCK_BYTES + HOLDING_BYTES + NAME_BYTES
 
 
-def test_large_cleared_maps_are_freed_in_slices() -> None:
-    """Each tick says whether it is to be called again soon."""
-    stream = Stream()
-    for _ in range(3):
-        stream.send(stored(*range(6000)), CLEARED)
-    assert [stream.feed.tick() for _ in range(5)] == [True, True, True, True, False]
-
-
 def test_a_doubt_forgets_copies() -> None:
     """Removals were missed perhaps: one more ends it."""
     stream = Stream()

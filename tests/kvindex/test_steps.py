@@ -2,12 +2,13 @@
 
 import gc
 from collections.abc import Iterator
+from itertools import pairwise
 
 from kvindex.blocks import pack_ids
 from kvindex.events import BlockStored
 from kvindex.history import History
 from kvindex.sharded import UNSPREAD
-from tests.kvindex.engine import Clock, Stream
+from tests.kvindex.engine import CLEARED, Clock, Stream, stored
 
 BLOCKS = 20_000
 AT_ONCE = 500
@@ -55,6 +56,21 @@ def test_names_salts_and_copies() -> None:
     assert largest(stream.feed) < MANY
     stream.feed.restarted("process start time changed")
     assert largest(stream.indexes) < MANY  # what is to be freed
+
+
+def test_large_cleared_maps_are_freed_in_slices() -> None:
+    """By sweeps, each of which says whether more is left; ticks leave that to them."""
+    stream = Stream()
+    for _ in range(3):
+        stream.send(stored(*range(6_000)), CLEARED)
+    tables = stream.index.waste._tables
+    left, more = [sum(map(len, tables))], True
+    assert not stream.feed.tick()
+    while more:
+        more = stream.indexes.sweep(1_000)
+        left.append(sum(map(len, tables)))
+    assert (left[0], left[-1]) == (18_000, 0)
+    assert max(before - after for before, after in pairwise(left)) == 1_000
 
 
 def test_small_pages() -> None:
