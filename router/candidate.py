@@ -25,9 +25,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is taken to use `usual_usage`, the mean of those that do), `full`: it has no room.
     `room_tokens` are what its cache takes before it pushes something out; None where
     its size is not known. `recent_tokens` are what was sent there lately,
-    `output_tokens` what the answer is expected to have. `late_s`: so long first tokens
-    of the worker are overdue, while nothing comes from it. `tokens_per_s` is the
-    prefill rate. `last_turn` grows with each choice.
+    `output_tokens` what the answer is expected to have. `late_s`: so long the
+    worker is overdue with first tokens or answers, while nothing comes from it.
+    `tokens_per_s` is the prefill rate. `last_turn` grows with each choice.
     """
 
     worker: Worker

@@ -142,9 +142,8 @@ class Decision:
         """The request is under way: its blocks will be where it goes."""
         if not self._reach(Life.sent):
             return
-        self.worker.pulse.sent(self, self.estimate_s)
-        if self._prefill is not None:
-            self.worker.pulse.owe()
+        streams = self._prefill is not None
+        self.worker.pulse.sent(self, self.estimate_s, streams=streams)
         if isinstance(self.memory, Knowledge) and self.rendering:
             self.memory.sent(self.rendering.hashes, self.rendering.content)
         elif self.memory is not None and self.rendering:
@@ -170,7 +169,6 @@ class Decision:
             self.heard()
             self.worker.pulse.over(self)
             if self._prefill is not None:
-                self.worker.pulse.settle()
                 self._prefill.first_token()
             if isinstance(self.memory, Knowledge) and self.rendering:
                 self.memory.first_token(self.rendering.hashes)
@@ -182,7 +180,7 @@ class Decision:
         streamed = self._life is Life.first_token
         if self._reach(Life.ended):
             self._booking.release()
-            self._owe_nothing(streamed=streamed)
+            self.worker.pulse.finished(self)
             self._pool.finished(self.worker)
             if not streamed:
                 self._note_content()
@@ -201,15 +199,16 @@ class Decision:
         """
         before = self._life
         if self._reach(Life.ended):
+            pulse = self.worker.pulse
+            in_vain = pulse.in_vain(self)
             self._booking.release()
             self._tell_pool(kind)
-            if before is Life.sent:
-                if kind == "client" and self._prefill is not None:
-                    self.worker.pulse.gave_up(self)
-                self._owe_nothing(streamed=False)
+            if before is Life.sent and kind == "client":
+                pulse.gave_up(self)
+            pulse.over(self)
             if self._prefill is not None:
                 self._prefill.ended(None)
-            if before is Life.sent and kind in NEVER_COMPUTED:
+            if before is Life.sent and (in_vain or kind in NEVER_COMPUTED):
                 self._take_back()
             elif before is Life.sent:
                 self._tell_memory(None, computed=False)
@@ -228,12 +227,6 @@ class Decision:
         elif kind == "status" and self._status < SERVER_ERRORS:
             self._pool.finished(self.worker)
         self._pool.undecided(self.worker, left=kind == "client")
-
-    def _owe_nothing(self, *, streamed: bool) -> None:
-        """Neither a first token nor an answer is waited for any more."""
-        self.worker.pulse.over(self)
-        if self._prefill is not None and not streamed:
-            self.worker.pulse.settle()
 
     def _take_back(self) -> None:
         if self.memory is None or self.rendering is None:

@@ -22,8 +22,8 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     by index or history. `uncached_tokens` are the rest of the prompt, where doubtful
     and offloaded tokens count as held in part only. `cost_s` is the sum of `wait_s`
     (prefill in flight before it, others' too, less `done_tokens`, which should be done
-    by now; and three times `late_s`, for which first tokens are overdue and nothing
-    comes from the worker), `prefill_s` (its own) and
+    by now; and three times `late_s`, for which it is overdue with something and nothing
+    comes from it), `prefill_s` (its own) and
     `delay_s` (what those behind it wait for it); `estimate_s` is without the last.
     `prefill_rate` is in tokens per second, `knowledge` the state of its feed. By the
     worker's own report, if there is one: `others_tokens` wait there that this gateway

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from weakref import WeakValueDictionary
 
 from kvindex.blocks import Namespace
+from router.answers import Longest
 from router.load import LIVES_S, Load, LoadReport, after, of_others, running_of_others
 from router.models import ListedModel, name_models
 from router.rate import Rates
@@ -44,6 +45,7 @@ class WorkerPool(States):
         """
         super().__init__(clock=clock, on_change=on_change, checked=checked)
         self._rates = Rates(prefill_rate)
+        self._longest = Longest()
         self._workers: dict[str, Worker] = {}
         self._removed = WeakValueDictionary[str, Worker]()
         """Those whose answers may go on: they are there until these end."""
@@ -65,7 +67,9 @@ class WorkerPool(States):
         """
         if spec.url in self._workers:
             raise ValueError(f"worker {spec.url} is already in the pool")
-        worker = Worker(spec, clock=self._clock, rate=self._rates.add())
+        worker = Worker(
+            spec, clock=self._clock, rate=self._rates.add(), longest=self._longest
+        )
         self._workers[spec.url] = worker
         before = self._removed.pop(spec.url, None)
         if before is not None and before.inflight_requests:

@@ -3,13 +3,15 @@
 A worker that prefills for a minute is alive, and so is one whose queue is long: as
 long as any of its streams goes on. One that owes first tokens and sends nothing to
 anybody, for longer than what was sent to it should take, is not to get more. Answers
-that are not streamed owe no first token: they are silent until their end.
+that are not streamed owe no first token; see `answers.py`.
 """
 
 import math
 from collections.abc import Callable
 
 import msgspec
+
+from router.answers import IN_A_ROW, Answers, Longest
 
 TIMES = 3.0
 """A first token is late after as many times what it should take."""
@@ -20,12 +22,14 @@ BEHIND_S = 1.0
 class Awaited(msgspec.Struct, frozen=True, kw_only=True):
     """A request of which nothing has come, as it was sent.
 
-    `expected_s` is what its prefill was expected to take, waiting included.
+    `expected_s` is what its prefill was expected to take, waiting included; `streams`:
+    its end will be seen.
     """
 
     sent_at: float
     beats: int
     expected_s: float
+    streams: bool
 
 
 class Pulse:
@@ -39,13 +43,17 @@ class Pulse:
         "_missed_s",
         "_seen",
         "_since",
+        "answers",
         "beats",
         "expected_s",
         "missed",
         "owed",
     )
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], longest: Longest) -> None:
+        """`longest` is what answers that are not streamed take anywhere."""
+        self.answers = Answers(clock, longest)
+        """What it owes besides first tokens."""
         self.beats = 0
         """Pieces of answers that came; only whether it grows is of interest."""
         self._clock = clock
@@ -63,20 +71,45 @@ class Pulse:
         self._awaited: dict[object, Awaited] = {}
         """By request, in the order in which they were sent."""
 
-    def sent(self, request: object, expected_s: float) -> None:
+    def sent(self, request: object, expected_s: float, *, streams: bool) -> None:
         """That request was sent: its first token, or else its answer, is waited for."""
+        self._look()
         self._awaited[request] = Awaited(
-            sent_at=self._clock(), beats=self.beats, expected_s=expected_s
+            sent_at=self._clock(),
+            beats=self.beats,
+            expected_s=expected_s,
+            streams=streams,
         )
+        if streams:
+            self._owe()
+        else:
+            self.answers.sent(request, expected_s)
 
     def over(self, request: object) -> None:
         """What was waited for is there, or nobody waits for it any more."""
-        self._awaited.pop(request, None)
+        awaited = self._awaited.pop(request, None)
+        if awaited is not None and awaited.streams:
+            self.owed -= 1
+        self.answers.over(request)
+
+    def finished(self, request: object) -> None:
+        """The whole answer to that request is there."""
+        awaited = self._awaited.get(request)
+        if awaited is not None and not awaited.streams:
+            self.answers.took(self._clock() - awaited.sent_at)
+        self.over(request)
 
     def unheard(self, request: object) -> bool:
         """Whether it is waited for, and nothing at all has come since it was sent."""
         awaited = self._awaited.get(request)
         return awaited is not None and awaited.beats == self.beats
+
+    def in_vain(self, request: object) -> bool:
+        """Whether it is unheard for longer than its prefill should have taken."""
+        awaited = self._awaited.get(request)
+        if awaited is None or awaited.beats != self.beats:
+            return False
+        return self._clock() - awaited.sent_at > awaited.expected_s
 
     def excuses(self, prefill_s: float) -> bool:
         """Whether a check may be without an answer for prefills that are under way.
@@ -100,38 +133,36 @@ class Pulse:
         if self.beats != self._seen:
             self._seen = self.beats
             self._since = self._clock()
+            self.answers.heard()
             self.forget()
 
     def forget(self) -> None:
         """What was missed is made up for, or was counted as a failure."""
         self.missed, self._missed_s, self.expected_s = 0, 0.0, math.inf
+        self.answers.forget()
 
-    def owe(self) -> None:
+    def _owe(self) -> None:
         """A request was sent whose first token will be seen."""
         if not self.owed:
-            self._look()
             self._since = self._clock() - self._missed_s
             if not self.missed:
                 self.expected_s = math.inf
         self.owed += 1
 
     def gave_up(self, request: object) -> None:
-        """Nobody waits any more for the first token of that request.
+        """The client of that request left before anything came of it.
 
         If it was waited for in vain, and longer than it should have taken, that is not
         forgotten before anything comes.
         """
         self._look()
-        awaited, now = self._awaited[request], self._clock()
-        waited_s = now - awaited.sent_at
-        if awaited.beats == self.beats and waited_s > awaited.expected_s:
+        awaited = self._awaited[request]
+        if not awaited.streams:
+            self.answers.gave_up(request)
+        elif self.in_vain(request):
             self.missed += 1
-            self._missed_s = now - self._since
+            self._missed_s = self._clock() - self._since
             self.expected_s = min(self.expected_s, awaited.expected_s)
-
-    def settle(self) -> None:
-        """A first token that was owed is there, or nobody waits for it any more."""
-        self.owed -= 1
 
     def silent_s(self, prefill_s: float) -> float:
         """Seconds for which a first token is owed, or was, and nothing has come.
@@ -159,3 +190,8 @@ class Pulse:
         first_s = self.expected_s
         behind_s = min(max(0.0, prefill_s - first_s), BEHIND_S)
         return max(0.0, silent_s - TIMES * (cost_s + first_s) - behind_s)
+
+    def answers_late_s(self, enough: int = IN_A_ROW) -> float:
+        """Seconds for which that many answers that are not streamed are overdue."""
+        self._look()
+        return self.answers.late_s(enough)

@@ -4,6 +4,7 @@ import enum
 import math
 from collections.abc import Callable
 
+from router.answers import Longest
 from router.pulse import Pulse
 
 
@@ -20,7 +21,7 @@ class WorkerState(enum.StrEnum):
 class Standing:
     """A worker's state, and what it hangs on."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], longest: Longest) -> None:
         self.state = WorkerState.joining
         self.reason = "not contacted yet"
         self.since = clock()
@@ -43,7 +44,7 @@ class Standing:
         """How many of its latest answers were 5xx, from 0 to 1."""
         self.checks = 0
         """Health checks in a row that passed; below 0: that failed."""
-        self.pulse = Pulse(clock)
+        self.pulse = Pulse(clock, longest)
         self.stalled = False
         """It is suspect because nothing comes from it."""
         self.beats_at_stall = 0

@@ -4,8 +4,8 @@
                           ^-----------------return------------'-------------'
 
 Failures are: no connection, or one that broke; 5xx as most of its latest answers;
-health checks that fail, requests that time out, and first tokens long overdue, while
-nothing else comes.
+health checks that fail, requests that time out, and first tokens, or several answers
+that are not streamed, long overdue, while nothing else comes.
 
 A failure starts a back-off of 1 s, doubling to 60 s. Failures of requests that were
 under way when it began are the same failure, and count once. When it is over, and
@@ -22,6 +22,7 @@ import logging
 import math
 from collections.abc import Callable
 
+from router.overdue import SLOW_S, overdue
 from router.standing import WorkerState
 from router.worker import Worker
 
@@ -40,12 +41,6 @@ ERROR_LIMIT = 0.5
 """Share of 5xx in the latest answers: four in a row exceed it."""
 NO_FAULT = frozenset({501})
 """5xx that tell nothing of the worker: it has not got that route."""
-
-STALLED_S, STALLED_TIMES = 10.0, 10.0
-"""Silence that is borne: seconds, and multiples of the prefill in flight."""
-SLOW_S = 1.0
-MANY, MANY_SLOW_S = 2, 0.2
-"""First tokens owed from which on less is borne: the less, the more there are."""
 
 BUSY_AGAIN_S = 10.0
 """A worker that is busy again so soon is not worth another line."""
@@ -199,7 +194,7 @@ class States:
 
     def rank(self, worker: Worker) -> int:
         """How good a candidate it is now: 0 for one that works, higher is worse."""
-        overdue = self._look(worker)
+        silent = self._look(worker)
         if worker.state is WorkerState.draining:
             return 4
         if worker.stalled:
@@ -209,7 +204,7 @@ class States:
             return 3
         if worker.on_probation and now < worker.retry_at:
             return 3
-        if overdue or now < worker.busy_until:
+        if silent or now < worker.busy_until:
             return 2
         return 1 if worker.state is WorkerState.joining else 0
 
@@ -218,38 +213,24 @@ class States:
         return self._clock() < worker.retry_at and not worker.on_trial
 
     def _look(self, worker: Worker) -> bool:
-        """Whether first tokens are overdue; a stall is noticed, and its end."""
-        pulse = worker.pulse
-        silent_s = pulse.silent_s(worker.prefill_s if pulse.owed else 0.0)
-        waited = pulse.owed + pulse.missed
-        borne_s = SLOW_S if waited < MANY else MANY_SLOW_S / waited
-        if silent_s <= borne_s:
+        """Whether anything is overdue; a stall is noticed, and its end."""
+        found = overdue(worker)
+        if found is None:
             if worker.stalled:
                 self._stall_over(worker)
-            return False
-        if not pulse.owed:
-            return self._given_up(worker, borne_s)
-        stalled = silent_s > STALLED_S + STALLED_TIMES * pulse.expected_s
-        if stalled and worker.state is WorkerState.ready:
-            worker.stalled, worker.beats_at_stall = True, pulse.beats
-            reason = f"first tokens are overdue, silent for {silent_s:.0f} s"
-            self._enter(worker, WorkerState.suspect, reason)
-        return worker.late_s > borne_s
-
-    def _given_up(self, worker: Worker, borne_s: float) -> bool:
-        """Nobody waits any more: a failure, if for first tokens that were overdue."""
-        late_s = worker.pulse.late_s(0.0, worker.rate.cost_s)
-        overdue = worker.stalled or late_s > borne_s
-        if overdue:
-            self.failed(worker, "first tokens never came")
-        return overdue
+        elif found.gave_up:
+            self.failed(worker, found.reason)
+        elif found.long and worker.state is WorkerState.ready:
+            worker.stalled, worker.beats_at_stall = True, worker.pulse.beats
+            self._enter(worker, WorkerState.suspect, found.reason)
+        return found is not None
 
     def _stall_over(self, worker: Worker) -> None:
         worker.stalled = False
         if worker.pulse.beats != worker.beats_at_stall:
             self._enter(worker, WorkerState.ready, "its answers go on")
         else:
-            self.failed(worker, "first tokens never came")
+            self.failed(worker, "what was overdue never came")
 
     def _return(self, worker: Worker, reason: str) -> None:
         """Ready, on probation: see the top of this file."""

@@ -9,6 +9,7 @@ import msgspec
 
 from kvindex.history import History
 from kvindex.knowledge import Knowledge
+from router.answers import Longest
 from router.ledger import Ledger
 from router.load import LoadReport
 from router.meter import PrefillMeter
@@ -66,11 +67,17 @@ class Worker(Standing):
     """
 
     def __init__(
-        self, spec: WorkerSpec, *, clock: Callable[[], float], rate: PrefillRate
+        self,
+        spec: WorkerSpec,
+        *,
+        clock: Callable[[], float],
+        rate: PrefillRate,
+        longest: Longest | None = None,
     ) -> None:
+        """`longest` is what answers of its fleet take that are not streamed."""
         self.spec = spec
         self.url = spec.url
-        super().__init__(clock)
+        super().__init__(clock, longest or Longest())
         self.listing: tuple[ListedModel, ...] = ()
         self.names: Mapping[str, ModelName] = {}
         self.engine = spec.engine
@@ -131,6 +138,11 @@ class Worker(Standing):
 
     @property
     def late_s(self) -> float:
+        """Seconds for which it is silent although something is due."""
+        return max(self.first_token_late_s, self.pulse.answers_late_s())
+
+    @property
+    def first_token_late_s(self) -> float:
         """Seconds for which it is silent although a first token is due."""
         if not self.pulse.owed:
             return 0.0
@@ -158,7 +170,7 @@ class Worker(Standing):
         """The load in flight at a rank."""
         ledger = self.ledgers.get(rank)
         if ledger is None:
-            ledger = self.ledgers[rank] = Ledger(clock=self._clock)
+            ledger = self.ledgers[rank] = Ledger(clock=self._clock, pulse=self.pulse)
         return ledger
 
     def report(self, rank: int) -> LoadReport | None:
