@@ -9,8 +9,6 @@ import itertools
 import math
 from collections.abc import Callable
 
-from router.pulse import Pulse
-
 PREFILL = 0
 DECODE = 1
 RELEASED = 2
@@ -32,7 +30,6 @@ class Booking:
     __slots__ = (
         "_ledger",
         "_stage",
-        "beats",
         "credible_tokens",
         "output_tokens",
         "uncached_tokens",
@@ -48,8 +45,6 @@ class Booking:
     ) -> None:
         self._ledger = ledger
         self._stage = PREFILL
-        self.beats = ledger._pulse.beats
-        """Signs of life of the worker until it was booked."""
         self.uncached_tokens = uncached_tokens
         self.output_tokens = output_tokens
         most = MOST_GUESSED if guessed else uncached_tokens
@@ -67,7 +62,6 @@ class Booking:
 
     def first_token(self) -> None:
         """Prefill is over: decode work from here on. Later calls change nothing."""
-        self._ledger._heard(self)
         if self._stage == PREFILL:
             self._stage = DECODE
             self._ledger._prefilled(self)
@@ -83,14 +77,8 @@ class Booking:
 class Ledger:
     """Requests, uncached prompt tokens and expected output tokens in flight."""
 
-    def __init__(self, *, clock: Callable[[], float], pulse: Pulse) -> None:
-        """`pulse` is its worker's."""
+    def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._pulse = pulse
-        self._unheard: dict[Booking, None] = {}
-        """Those that should be prefilled, while nothing has come from the worker."""
-        self._unheard_tokens = 0
-        self._beats = pulse.beats
         self._uncached_tokens = 0
         self._credible_tokens = 0
         self._decode_tokens = 0
@@ -108,13 +96,10 @@ class Ledger:
 
     @property
     def uncached_tokens(self) -> int:
-        """Uncached prompt tokens booked here whose prefill is not known to be over.
-
-        What is only expected to be over is believed once anything comes of the worker.
-        """
-        if self._dues or self._unheard:
+        """Uncached prompt tokens booked here whose prefill is not known to be over."""
+        if self._dues:
             self._settle()
-        return self._uncached_tokens + self._unheard_tokens
+        return self._uncached_tokens
 
     @property
     def credible_tokens(self) -> int:
@@ -168,9 +153,8 @@ class Ledger:
         """Book a request about to be sent.
 
         `prefill_s` is given where no first token will be seen (the answer is not
-        streamed): its prompt tokens stop counting after that many seconds, if anything
-        has come from the worker since it was booked. Where its size is `guessed`, it is
-        credible up to a bound.
+        streamed): its prompt tokens stop counting after that many seconds. Where its
+        size is `guessed`, it is credible up to a bound.
         """
         uncached_tokens, output_tokens = max(0, uncached_tokens), max(0, output_tokens)
         booking = Booking(self, uncached_tokens, output_tokens, guessed=guessed)
@@ -189,25 +173,9 @@ class Ledger:
         return booking
 
     def _settle(self) -> None:
-        now, beats = self._clock(), self._pulse.beats
-        if self._unheard and self._beats != beats:
-            for booking in [each for each in self._unheard if each.beats != beats]:
-                self._heard(booking)
-        self._beats = beats
+        now = self._clock()
         while self._dues and self._dues[0][0] <= now:
-            booking = heapq.heappop(self._dues)[2]
-            if not booking.in_prefill:
-                continue
-            booking.first_token()
-            if booking.beats == beats:
-                self._unheard[booking] = None
-                self._unheard_tokens += booking.uncached_tokens
-
-    def _heard(self, booking: Booking) -> None:
-        """What was expected of its prefill may be believed."""
-        if booking in self._unheard:
-            del self._unheard[booking]
-            self._unheard_tokens -= booking.uncached_tokens
+            heapq.heappop(self._dues)[2].first_token()
 
     def _prefilled(self, booking: Booking) -> None:
         self._uncached_tokens -= booking.uncached_tokens

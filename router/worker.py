@@ -170,7 +170,7 @@ class Worker(Standing):
         """The load in flight at a rank."""
         ledger = self.ledgers.get(rank)
         if ledger is None:
-            ledger = self.ledgers[rank] = Ledger(clock=self._clock, pulse=self.pulse)
+            ledger = self.ledgers[rank] = Ledger(clock=self._clock)
         return ledger
 
     def report(self, rank: int) -> LoadReport | None:

@@ -4,20 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.answers import Longest
 from router.ledger import Ledger
-from router.pulse import Pulse
 from tests.router.fleet import Clock
-
-
-def make_ledger(clock: Clock, pulse: Pulse | None = None) -> Ledger:
-    """A ledger of a worker with that pulse, or of one from which nothing comes."""
-    return Ledger(clock=clock, pulse=pulse or Pulse(clock, Longest()))
 
 
 def test_prompt_tokens_count_until_the_first_token() -> None:
     """A streamed request moves from prefill to decode work, then out."""
-    ledger = make_ledger(Clock())
+    ledger = Ledger(clock=Clock())
     booking = ledger.book(1_000, 200, prefill_s=None)
     assert (ledger.uncached_tokens, ledger.decode_tokens, ledger.requests) == (
         1_000,
@@ -38,13 +31,11 @@ def test_prompt_tokens_count_until_the_first_token() -> None:
 def test_unstreamed_prompt_tokens_leave_when_their_prefill_has_passed() -> None:
     """Without a first token to see, the estimate stands in for it."""
     clock = Clock()
-    pulse = Pulse(clock, Longest())
-    ledger = make_ledger(clock, pulse)
+    ledger = Ledger(clock=clock)
     slow = ledger.book(4_000, 100, prefill_s=2.0)
     ledger.book(1_000, 50, prefill_s=0.5)
     assert ledger.uncached_tokens == 5_000
     clock += 0.5
-    pulse.beats += 1
     assert ledger.uncached_tokens == 4_000
     assert ledger.decode_tokens == 50
     slow.release()
@@ -56,7 +47,7 @@ def test_unstreamed_prompt_tokens_leave_when_their_prefill_has_passed() -> None:
 def test_what_should_be_done_of_the_first_prefill() -> None:
     """All of it when it should be over; ever less again if it is not over then."""
     clock = Clock()
-    ledger = make_ledger(clock)
+    ledger = Ledger(clock=clock)
     assert ledger.done_tokens(1_000) == 0
     first = ledger.book(2_000, 50, prefill_s=None)
     clock += 0.5
@@ -73,39 +64,17 @@ def test_what_should_be_done_of_the_first_prefill() -> None:
     assert ledger.done_tokens(1_000) == pytest.approx(1_000)
 
 
-def test_no_estimate_is_believed_of_a_worker_that_is_silent() -> None:
-    """Unstreamed prompt tokens count until anything comes of it, or their end.
-
-    For what its silence may be put down to, the estimate stands.
-    """
-    clock = Clock()
-    pulse = Pulse(clock, Longest())
-    ledger = make_ledger(clock, pulse)
-    pulse.beats += 1
-    left = ledger.book(4_000, 100, prefill_s=2.0)
-    for _ in range(2):
-        ledger.book(1_000, 50, prefill_s=0.5)
-    clock += 10
-    assert (ledger.uncached_tokens, ledger.credible_tokens) == (6_000, 0)
-    left.release()
-    assert (ledger.uncached_tokens, ledger.prefills) == (2_000, 0)
-    pulse.beats += 1
-    ledger.book(300, 50, prefill_s=0.5)
-    clock += 10
-    assert ledger.uncached_tokens == 300
-
-
 def test_an_answer_before_the_estimate_releases_at_once() -> None:
     """The estimate is an upper bound: the answer ends the prefill."""
     clock = Clock()
-    ledger = make_ledger(clock)
+    ledger = Ledger(clock=clock)
     ledger.book(4_000, 100, prefill_s=2.0).release()
     assert (ledger.uncached_tokens, ledger.requests) == (0, 0)
 
 
 def test_dues_of_released_bookings_do_not_pile_up() -> None:
     """A flood of fast answers leaves no trace, however long their estimates were."""
-    ledger = make_ledger(Clock())
+    ledger = Ledger(clock=Clock())
     for _ in range(5_000):
         ledger.book(10, 10, prefill_s=3_600.0).release()
     assert len(ledger._dues) <= 65
@@ -113,12 +82,9 @@ def test_dues_of_released_bookings_do_not_pile_up() -> None:
 
 def test_negative_amounts_are_booked_as_nothing() -> None:
     """A wrong estimate cannot make load negative."""
-    ledger = make_ledger(Clock())
+    ledger = Ledger(clock=Clock())
     ledger.book(-5, -5, prefill_s=None).first_token()
     assert (ledger.uncached_tokens, ledger.decode_tokens) == (0, 0)
-
-
-CALLS = ["first_token", "release", "heard"]
 
 
 @given(
@@ -132,7 +98,7 @@ CALLS = ["first_token", "release", "heard"]
         max_size=12,
     ),
     calls=st.lists(
-        st.tuples(st.integers(0, 11), st.sampled_from(CALLS)),
+        st.tuples(st.integers(0, 11), st.sampled_from(["first_token", "release"])),
         max_size=60,
     ),
     steps=st.lists(st.floats(0, 30), min_size=1, max_size=60),
@@ -144,26 +110,17 @@ def test_any_order_of_calls_balances(
 ) -> None:
     """Never negative on the way, exactly nothing once all are released."""
     clock = Clock()
-    pulse = Pulse(clock, Longest())
-    ledger = make_ledger(clock, pulse)
-    begun, told = clock.now, set()
+    ledger = Ledger(clock=clock)
     bookings = [
         ledger.book(uncached, output, prefill_s=prefill_s)
         for uncached, output, prefill_s in amounts
     ]
     for number, (which, call) in enumerate(calls):
-        if call == "heard":
-            pulse.beats += 1
-        else:
-            getattr(bookings[which % len(bookings)], call)()
-            told.add(which % len(bookings))
+        getattr(bookings[which % len(bookings)], call)()
         clock += steps[number % len(steps)]
         alive = [booking for booking in bookings if not booking.released]
         assert ledger.uncached_tokens == sum(
-            uncached
-            for number, (uncached, _, prefill_s) in enumerate(amounts)
-            if number not in told
-            and (prefill_s is None or not pulse.beats or clock.now < begun + prefill_s)
+            booking.uncached_tokens for booking in alive if booking.in_prefill
         )
         assert ledger.decode_tokens == sum(
             booking.output_tokens for booking in alive if not booking.in_prefill
