@@ -33,6 +33,8 @@ IDLE_S = 1.0
 """So long a worker that is sent nothing is listened to."""
 REACH_S = 4.0
 """After so long it is known if anybody publishes where events should come from."""
+FETCH_S = 11.0
+"""After so long a route has failed that hands out events, and hangs."""
 REFUSED = "cannot connect"
 NO_MODEL = "no_model"
 COLUMNS = (
@@ -71,10 +73,10 @@ async def check(config: DoctorConfig) -> list[Checkup]:
     try:
         workers = gateway.pool.workers
         await _until(lambda: all(_answered(gateway, w) for w in workers), end)
-        trials = await try_out(config, workers, config.wait) if config.probe else {}
-        facts = gateway.monitor.facts
-        known = [worker for worker in workers if worker.url in facts]
+        known = [worker for worker in workers if worker.url in gateway.monitor.facts]
+        trials = await try_out(config, known, config.wait) if config.probe else {}
         await _listen(config, known)
+        await _fetched(gateway, known)
         await _until(lambda: all(_settled(gateway, w) for w in known), end)
         standings = [source.standing for source in gateway.discovery.sources]
         named = gateway.fleet.namings.counts()
@@ -94,7 +96,9 @@ def _examined(
         gateway.monitor.facts.get(worker.url),
         gateway.monitor.sources(worker),
     )
-    found = examine(worker, facts, trial, hears.unheard(sources), sources)
+    keyed = bool(worker.api_key or gateway.config.worker_api_key)
+    unheard = hears.unheard(sources)
+    found = examine(worker, facts, trial, unheard, sources, keyed=keyed)
     findings = (*found.findings, *hears.fetched(worker, sources))
     return msgspec.structs.replace(found, findings=findings)
 
@@ -116,6 +120,13 @@ async def _listen(config: DoctorConfig, workers: Sequence[Worker]) -> None:
         # Their chats may have been too early: before anybody listened to the events.
         await try_out(config, unheard, config.wait)
     await _until(said, loop.time() + EVENTS_S / 2)
+
+
+async def _fetched(gateway: Gateway, workers: Sequence[Worker]) -> None:
+    """Wait until it is known whether events can be fetched where they are."""
+    drained = [w for w in workers if gateway.monitor.sources(w).drained]
+    end = asyncio.get_running_loop().time() + FETCH_S
+    await _until(lambda: all(map(reached, drained)), end)
 
 
 async def _until(holds: Callable[[], bool], end: float) -> None:

@@ -15,7 +15,7 @@ from gateway.doctor.finding import Finding
 from gateway.doctor.trial import Trial
 from gateway.events.sources import Sources
 from gateway.workers.contact import ENGINES, GENERIC, WorkerFacts
-from gateway.workers.engines.facts import KEY
+from gateway.workers.engines.facts import NO_SIZE
 from kvindex.standing import FeedState
 from router.proof import ONLY_IDS, Blocker
 from router.worker import Worker
@@ -23,7 +23,6 @@ from router.worker import Worker
 NO_MATTER = frozenset({"no_ids", ONLY_IDS.reason})
 """Why no ids go along, where nothing is wrong."""
 NOWHERE = Sources(ranks=(0,), by_rank={})
-UP = "is its address right, and is it up?"
 UNKNOWN = "?"
 
 
@@ -48,16 +47,40 @@ def examine(
     trial: Trial | None = None,
     unheard: Finding | None = None,
     sources: Sources = NOWHERE,
+    *,
+    keyed: bool = False,
 ) -> Checkup:
     """What is known of a worker.
 
     `facts` is what it said, if it said anything; `trial` what came of chats that were
     sent to it, if any were; `unheard` why nobody listened to its events, if so;
-    `sources` where these come from.
+    `sources` where these come from; `keyed`: it was asked with a key.
     """
     if facts is None:
-        finding = Finding(worker.reason, UP)
-        return Checkup(url=worker.url, state="no answer", findings=(finding,))
+        finding = Finding(worker.reason, remedies.for_contact(worker.reason))
+        found = Checkup(url=worker.url, state="no answer", findings=(finding,))
+    else:
+        found = _known(worker, facts, trial, unheard, sources)
+    if not keyed:
+        return found
+    findings = tuple(map(_refuses_key, found.findings))
+    return msgspec.structs.replace(found, findings=findings)
+
+
+def _refuses_key(finding: Finding) -> Finding:
+    """It wants a key, and was given one."""
+    if finding.remedy != remedies.WANTS_KEY:
+        return finding
+    return msgspec.structs.replace(finding, remedy=remedies.REFUSES_KEY)
+
+
+def _known(
+    worker: Worker,
+    facts: WorkerFacts,
+    trial: Trial | None,
+    unheard: Finding | None,
+    sources: Sources,
+) -> Checkup:
     return Checkup(
         url=worker.url,
         state=str(worker.state),
@@ -116,10 +139,7 @@ def _findings(
     sources: Sources,
 ) -> Iterator[Finding]:
     if facts.trouble:
-        wants_key = KEY in facts.trouble
-        remedy = f"{KEY} KEY" if wants_key else "its events tell it: --probe"
-        told = any(feed.block_size for feed in feeds(worker))
-        yield Finding(facts.trouble, remedy, wants_key or not told)
+        yield _trouble(worker, facts.trouble)
     if worker.engine == GENERIC:
         text = "its engine is not known: no KV events, no ids"
         yield Finding(text, "none, or the engine's own server in its place")
@@ -127,11 +147,9 @@ def _findings(
         if unheard is not None:
             yield unheard
         else:
-            yield from about_feeds(
-                worker, sources, trouble=facts.trouble, tried=trial is not None
-            )
+            yield from about_feeds(worker, sources, trouble=facts.trouble, trial=trial)
         if not tells_load(worker):
-            yield _untold_load(worker)
+            yield _untold_load(worker, facts.trouble or "")
     if trial is not None:
         yield from _about_trial(worker, trial)
     proof = worker.proof
@@ -141,15 +159,27 @@ def _findings(
         yield Finding(text + detail, remedies.for_rendering(worker, proof.reason))
 
 
-def _untold_load(worker: Worker) -> Finding:
+def _trouble(worker: Worker, trouble: str) -> Finding:
+    """What kept it from telling more."""
+    if remedies.wants_key(trouble):
+        return Finding(trouble, remedies.WANTS_KEY)
+    if NO_SIZE in trouble:
+        told = any(feed.block_size for feed in feeds(worker))
+        return Finding(trouble, "its events tell it: --probe", not told)
+    return Finding(trouble, remedies.ROUTE)
+
+
+def _untold_load(worker: Worker, trouble: str) -> Finding:
     text = "it does not tell its load: what others send it is not seen"
-    return Finding(text, ENGINES[worker.engine or ""].TELL_LOAD, wrong=False)
+    remedy = ENGINES[worker.engine or ""].TELL_LOAD
+    if remedies.wants_key(trouble):
+        remedy = remedies.WANTS_KEY
+    return Finding(text, remedy, wrong=False)
 
 
 def _about_trial(worker: Worker, trial: Trial) -> Iterator[Finding]:
     if trial.problem is not None:
-        remedy = f"see the worker's log; {KEY} if it needs one"
-        yield Finding(trial.problem, remedy)
+        yield Finding(trial.problem, remedies.for_trial(trial.problem))
     elif trial.cached_tokens is None:
         text = "it tells no cached tokens, so predictions go unchecked"
         yield Finding(text, remedies.for_cached_tokens(worker) or "none")

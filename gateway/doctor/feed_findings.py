@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gateway.doctor import feed_remedies, remedies
 from gateway.doctor.finding import Finding
+from gateway.doctor.trial import Trial
 from gateway.events.sources import FETCHED, HEARD, Sources
 from kvindex.feed import Feed
 from kvindex.intake import TAIL
@@ -52,30 +53,33 @@ def came_from(worker: Worker, sources: Sources) -> str:
 
 
 def about_feeds(
-    worker: Worker, sources: Sources, *, trouble: str | None, tried: bool
+    worker: Worker, sources: Sources, *, trouble: str | None, trial: Trial | None
 ) -> Iterator[Finding]:
     """What is wrong with each rank's.
 
-    `trouble` is what is said of the worker anyway; `tried`: it was sent small chats.
+    `trouble` is what is said of the worker anyway; `trial` what came of small chats.
     """
     for rank, known in sorted(worker.knowledge.items()):
         where = f"rank {rank}: " if len(worker.knowledge) > 1 else ""
         if known.feed.reason == trouble:
             continue
         remedy = feed_remedies.for_feed(worker, known.feed, sources.by_rank.get(rank))
-        for finding in _about_events(known, remedy, tried=tried):
+        for finding in _about_events(known, remedy, trial):
             yield Finding(where + finding.problem, finding.remedy, finding.wrong)
 
 
-def _about_events(known: Knowledge, remedy: str, *, tried: bool) -> Iterator[Finding]:
+def _about_events(
+    known: Knowledge, remedy: str, trial: Trial | None
+) -> Iterator[Finding]:
     feed = known.feed
+    tried = trial is not None and trial.problem is None
     if feed.state is FeedState.ESTIMATED:
         yield Finding(f"no KV events: {feed.reason}", remedy)
     elif feed.state is not FeedState.LIVE:
         yield Finding(f"{feed.state}: {feed.reason}", remedy)
     elif feed.last_sequence is None and tried:
         yield Finding(feed.likely_cause or "no events though it stored blocks", remedy)
-    elif feed.last_sequence is None:
+    elif feed.last_sequence is None and trial is None:
         text = "nothing heard: it may have had nothing to say"
         yield Finding(text, "--probe, which sends it small chats", wrong=False)
     yield from _about_left_out(feed, tried=tried)

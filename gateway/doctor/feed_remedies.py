@@ -1,8 +1,9 @@
 """What mends a feed, by what is wrong with it."""
 
 from gateway.doctor import remedies
-from gateway.events import drain, feeds, following, listener
-from gateway.workers.engines.facts import KEY, EventSource
+from gateway.events import drain, feeds, following, listener, topics
+from gateway.workers.engines import trtllm
+from gateway.workers.engines.facts import EventSource
 from kvindex.feed import Feed
 from kvindex.following import SHARED, UNANSWERED
 from kvindex.intake import TAIL
@@ -13,6 +14,11 @@ from router.worker import Worker
 ALIVE = "is it up? its log says why it left"
 TOPIC = "--kv-events-topic URL=TOPIC"
 APART = f"a topic of its own for each worker, and {TOPIC} for each"
+NO_ROUTE = (
+    "a release of trtllm-serve that has this route; where a proxy stands before it, "
+    "one that lets it through"
+)
+NO_LIST = f"{trtllm.SEND_EVENTS}; else {NO_ROUTE}"
 REPLAY = (
     "replay_endpoint in its --kv-events-config, and --kv-replay URL=tcp://HOST:PORT "
     "here where it does not tell that one"
@@ -36,6 +42,7 @@ UNINDEXED = {
 BY_CAUSE = {
     listener.SHARED: APART,
     SHARED: APART,
+    topics.SEVERAL: APART,
     following.NOTHING_COMES: f"{TOPIC}, with the topic of its --kv-events-config, "
     "whose endpoint is to be this gateway's --kv-events-bind",
     following.MOVED: "ask again: it has restarted",
@@ -46,6 +53,12 @@ BY_CAUSE = {
     "missed batches": REPLAY,
     listener.LOST: ALIVE,
     "its worker is": ALIVE,
+    f"POST {drain.ROUTE}: answers 404": NO_ROUTE,
+    f"POST {drain.ROUTE}: answers 405": NO_ROUTE,
+    f"POST {drain.ROUTE}: answers 501": NO_ROUTE,
+    f"POST {drain.ROUTE}: answers 5": "its log says why: it is up",
+    f"POST {drain.ROUTE}: no answer": "its log: it is up, but hangs at that route",
+    "answers no list": NO_LIST,
     f"POST {drain.ROUTE}": ALIVE,
 }
 """By words of a feed's reason."""
@@ -59,8 +72,8 @@ def for_feed(worker: Worker, feed: Feed, source: EventSource | None) -> str:
 
 
 def _for(worker: Worker, cause: str, source: EventSource | None) -> str:
-    if KEY in cause or cause.endswith((" 401", " 403")):
-        return f"{KEY} KEY"
+    if remedies.wants_key(cause):
+        return remedies.WANTS_KEY
     if cause == NO_SOURCE:
         also = f"; where it connects to a gateway: --kv-events-bind, and {TOPIC}"
         return remedies.for_events(worker) + also

@@ -69,8 +69,10 @@ class Hearing(msgspec.Struct, frozen=True):
         """What is to be said of a worker whose events were fetched."""
         if not sources.drained:
             return ()
-        heard = any(feed.last_sequence is not None for feed in feeds(worker))
-        return (TAKEN if heard else FIRST,)
+        if any(feed.last_sequence is not None for feed in feeds(worker)):
+            return (TAKEN,)
+        # A route that fails tells of no other who fetches.
+        return (FIRST,) if any(feed.reached for feed in feeds(worker)) else ()
 
     def own(self) -> tuple[Checkup, ...]:
         """What kept the doctor from listening, if anything did."""

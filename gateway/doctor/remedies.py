@@ -6,18 +6,30 @@ What an engine's flags are is in the file named after it (`engines/`).
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from gateway.doctor.trial import UNSENT
 from gateway.events.owners import STRAY
 from gateway.workers.contact import ENGINES
+from gateway.workers.engines.facts import KEY
 from kvindex.engine_blocks import NO_TOKENS
 from router.proof import PENDING
 from router.worker import Worker
 
+WANTS_KEY = f"{KEY} KEY"
+REFUSES_KEY = f"{WANTS_KEY} as the worker has it: it refuses the one that is given"
+CONTACT: Mapping[str, str] = {
+    "answers 503": "wait until it is ready, and ask again: it is up, but not ready",
+    "answers 5": "its log says why: it is up",
+    "answers": "is its address right? what answers there does not serve models",
+}
+"""By words that say why a worker has not told what it serves."""
+UP = "is its address right, and is it up?"
+ROUTE = "its log says why that route fails: others answer"
 NEWER = "a newer gateway; those blocks stay unknown"
 RENDERING: Mapping[str, str] = {
     PENDING: "give it more time: --wait",
     "no_fingerprint": "its release is too old to tell, or --proof digest-or-probe",
-    "unreachable": "is its address right, and is it up?",
-    "unauthorised": "--worker-api-key KEY",
+    "unreachable": UP,
+    "unauthorised": WANTS_KEY,
     "template_differs": "--chat-template as the worker has it",
     "tokenizer_differs": "--model, --tokenizer or --revision as the worker has it",
     "model_type_differs": "--model as the worker has it",
@@ -35,6 +47,18 @@ RENDERING: Mapping[str, str] = {
 """By the word that says why ids may not go along."""
 
 
+def wants_key(problem: str) -> bool:
+    """Whether a worker asks for a key, or refuses the one it was sent."""
+    return KEY in problem or problem.endswith((" 401", " 403"))
+
+
+def for_contact(reason: str) -> str:
+    """What brings a worker to tell what it serves."""
+    if wants_key(reason):
+        return WANTS_KEY
+    return next((text for why, text in CONTACT.items() if why in reason), UP)
+
+
 def for_events(worker: Worker) -> str:
     """How a worker is started so that it sends events."""
     engine = ENGINES.get(worker.engine or "")
@@ -47,6 +71,13 @@ def named(worker: Worker, text: str) -> str:
     host = urlsplit(worker.url).hostname or "HOST"
     host = f"[{host}]" if ":" in host else host
     return text.replace("URL=", f"{worker.url}=").replace("HOST:", f"{host}:")
+
+
+def for_trial(problem: str) -> str:
+    """What lets a small chat be answered."""
+    if problem == UNSENT:
+        return "start it with a model that it serves; or is its address right?"
+    return WANTS_KEY if wants_key(problem) else "see the worker's log"
 
 
 def for_events_left_out(reason: str) -> str:

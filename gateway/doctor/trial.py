@@ -23,6 +23,7 @@ BLOCKS_SENT = 4
 """Full blocks that a chat has at least, so that one must be stored."""
 PATH = "/v1/chat/completions"
 IDS_PATH = "/inference/v1/generate"
+UNSENT = "no small chat is sent: /v1/models lists no model"
 SMALL_IDS = 1000
 """Every vocabulary has as many."""
 
@@ -37,12 +38,8 @@ class Trial(msgspec.Struct, frozen=True):
 async def try_out(
     config: Config, workers: Sequence[Worker], seconds: float
 ) -> dict[str, Trial]:
-    """Send each worker its chats, within so many seconds; what came of it, by URL.
-
-    Without those that never said what they serve.
-    """
+    """Send each worker its chats, within so many seconds; what came of it, by URL."""
     timeout = aiohttp.ClientTimeout(total=seconds, connect=config.connect_timeout)
-    known = [worker for worker in workers if worker.names]
     connector = aiohttp.TCPConnector(ssl=for_workers(config))
     async with aiohttp.ClientSession(connector=connector) as session:
 
@@ -59,12 +56,14 @@ async def try_out(
             return await _chats(asker, worker, twice=rank in (None, worker.ranks[0]))
 
         async def of(worker: Worker) -> Trial:
+            if not worker.names:
+                return Trial(UNSENT)
             ranks = worker.ranks if worker.pinned else (None,)
             trials = await asyncio.gather(*(one(worker, rank) for rank in ranks))
             return next((t for t in trials if t.problem), trials[0])
 
-        trials = await asyncio.gather(*map(of, known))
-    return {worker.url: trial for worker, trial in zip(known, trials, strict=True)}
+        trials = await asyncio.gather(*map(of, workers))
+    return {worker.url: trial for worker, trial in zip(workers, trials, strict=True)}
 
 
 async def _chats(asker: Asker, worker: Worker, *, twice: bool) -> Trial:

@@ -44,15 +44,18 @@ class Following:
         sockets: EventSockets,
         fetch: Callable[[], Coroutine[None, None, None]],
         look: Callable[[], None],
+        nobodys: Callable[[str], str],
     ) -> None:
         """`fetch` follows a worker whose events are fetched, for all its ranks.
 
-        `look` is called when it is time to see whether the worker restarted.
+        `look` is called when it is time to see whether the worker restarted; `nobodys`
+        tells why a topic that the worker told is not its own, "" if it is.
         """
         self._worker = worker
         self._sockets = sockets
         self._fetch = fetch
         self._look = look
+        self._nobodys = nobodys
         self._tasks = asyncio.TaskGroup()
         self._followed: dict[int, _Followed] = {}
         self._draining: asyncio.Task[None] | None = None
@@ -89,8 +92,9 @@ class Following:
                 task = self._tasks.create_task(self._follow(rank, feed, source))
                 self._followed[rank] = _Followed(source, feed, task)
         if sources.listened:
+            why = next(filter(None, map(self._nobodys, sorted(sources.topics))), "")
             for known in knowledge.values():
-                expect(known.feed, NOTHING_COMES)
+                expect(known.feed, why or NOTHING_COMES)
         self._settle_drain(wanted=sources.drained and bool(knowledge))
 
     def _settle_drain(self, *, wanted: bool) -> None:

@@ -122,4 +122,10 @@ class Ingest:
             sockets=self._sockets,
             fetch=lambda: self._drainer.follow(session, worker, doubted),
             look=doubted,
+            nobodys=self._nobodys,
         )
+
+    def _nobodys(self, topic: str) -> str:
+        if self._topics.url(topic) is not None:
+            return ""
+        return f"its topic {topic!r} {self._topics.nobodys(topic)}"

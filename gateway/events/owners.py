@@ -8,7 +8,7 @@ here.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 
 import msgspec
@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 STRAY = "rank"
 """Why events are left out that name a rank which their worker does not have."""
+SEEN_RANKS = 128
+"""Of ranks that events alone name so many are opened for a worker. An engine tells more
+of them itself; what does not has a rank for each GPU of one machine or rack."""
 SHOWN = 8
 """Of a worker's ranks so many are named."""
 DEFAULT_CACHE_BLOCKS = 8192
@@ -67,6 +70,7 @@ class Owners:
         self._facts: dict[str, WorkerFacts] = {}
         self._seen: dict[str, set[int]] = {}
         self._strays: set[str] = set()
+        """Workers whose further ranks were warned of."""
         self._listened: set[str] = set()
         self._elsewhere: dict[str, str] = {}
 
@@ -103,32 +107,29 @@ class Owners:
         if facts is None:
             return None
         if not 0 <= rank < RANKS or (facts.ranks and rank not in worker.ranks):
-            self._stray(worker, rank)
+            self._stray(worker, rank, f"which it does not have ({_some(worker.ranks)})")
             return None
         seen = self._seen.setdefault(worker.url, set())
-        if rank not in seen:
+        if rank not in seen and rank not in worker.knowledge:
+            if len(seen) >= SEEN_RANKS:
+                self._stray(worker, rank, f"beyond the {SEEN_RANKS} that events named")
+                return None
             seen.add(rank)
-            self._settle_known(worker)
+            self._settle_known(worker, unchanged=frozenset(worker.knowledge))
+        seen.add(rank)
         known = worker.knowledge.get(rank)
         return known.feed if known is not None else None
 
-    def _stray(self, worker: Worker, rank: int) -> None:
-        """An event names a rank that the worker does not have: whose it is is unknown.
+    def _stray(self, worker: Worker, rank: int, why: str) -> None:
+        """An event names a rank that is not known: whose it is is unknown.
 
         It is counted where it can be seen, at the first rank.
         """
-        ranks = worker.ranks
-        count(worker.knowledge[ranks[0]].feed.counters.rejected, STRAY)
+        count(worker.knowledge[worker.ranks[0]].feed.counters.rejected, STRAY)
         if worker.url not in self._strays:
             self._strays.add(worker.url)
-            told = ", ".join(map(str, ranks[:SHOWN])) + ", ..." * (len(ranks) > SHOWN)
-            log.warning(
-                "worker %s: KV events of rank %d, which it does not have (%s); "
-                "such events are left out",
-                worker.url,
-                rank,
-                told,
-            )
+            text = "worker %s: KV events of rank %d, %s; such events are left out"
+            log.warning(text, worker.url, rank, why)
 
     def began_anew(self, worker: Worker, rank: int) -> None:
         """Events of a rank told that its worker is another process now.
@@ -150,20 +151,31 @@ class Owners:
         self._listened.discard(url)
         self._strays.discard(url)
 
-    def _settle_known(self, worker: Worker) -> None:
+    def _settle_known(self, worker: Worker, unchanged: Set[int] = frozenset()) -> None:
         facts = self._facts.get(worker.url)
         if facts is not None:
-            self._settle(worker, facts.block_size, size_changed=False)
+            size = facts.block_size
+            self._settle(worker, size, size_changed=False, unchanged=unchanged)
 
     def _settle(
-        self, worker: Worker, block_size: int | None, *, size_changed: bool
+        self,
+        worker: Worker,
+        block_size: int | None,
+        *,
+        size_changed: bool,
+        unchanged: Set[int] = frozenset(),
     ) -> None:
-        """Open what is to be known of each rank, forget ranks that are gone."""
+        """Open what is to be known of each rank, forget ranks that are gone.
+
+        Those `unchanged` are as they should be.
+        """
         sources = self.sources(worker)
         if sources.elsewhere != self._elsewhere.get(worker.url, ""):
             self._elsewhere[worker.url] = sources.elsewhere
             log.info("worker %s: of its KV events %s", worker.url, sources.elsewhere)
         for rank in sources.ranks:
+            if rank in unchanged:
+                continue
             opened = _Opened(
                 model=worker.base_model or "",
                 has_source=sources.has(rank),
@@ -229,6 +241,10 @@ class Owners:
                     feed.work(BLOCKS)
         restarts = {feed: feed.counters.restarts for feed in feeds}
         self._starts[worker.url] = _Start(started_at, restarts)
+
+
+def _some(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks[:SHOWN])) + ", ..." * (len(ranks) > SHOWN)
 
 
 def _size_histories(worker: Worker, block_size: int | None) -> None:

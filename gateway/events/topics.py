@@ -7,6 +7,7 @@ from gateway.upstreams.origin import Origin
 PREFIX = "kv@"
 FLAG = "--kv-events-topic URL=TOPIC"
 TOPIC_BYTES = 1_024
+SEVERAL = "is told by several workers, and so counts for none"
 NAMED = 4
 """Of the workers that share one so many are named."""
 
@@ -83,10 +84,8 @@ class Topics:
         if not tellers:
             return f"is no worker's, see {FLAG}"
         named = ", ".join(sorted(tellers)[:NAMED]) + ", ..." * (len(tellers) > NAMED)
-        return (
-            "is told by several workers, and so counts for none: start each with a "
-            f"topic of its own, or see {FLAG}: {named}"
-        )
+        apart = f"start each with a topic of its own, or see {FLAG}"
+        return f"{SEVERAL}: {apart}: {named}"
 
 
 def name_of(topic: bytes) -> str:

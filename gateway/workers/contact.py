@@ -4,7 +4,7 @@ The answer is neutral (`WorkerFacts`); how an engine puts it is in `engines/`.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import aiohttp
@@ -33,7 +33,7 @@ NAMES = {
     "tensorrt_llm": "trtllm",
 }
 """What `owned_by` of /v1/models says -> the engine."""
-NOT_FOUND, WANTS_POST = 404, 405
+NOT_FOUND, WANTS_POST, FAULT = 404, 405, 500
 ENGINES: Mapping[str, Engine] = {"vllm": vllm, "sglang": sglang, "trtllm": trtllm}
 NO_NAMES: Mapping[str, str] = {}
 
@@ -62,9 +62,16 @@ class Contact:
     """How one worker is asked."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, url: str, api_key: str | None
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        api_key: str | None,
+        until: float | None = None,
     ) -> None:
+        """Optional routes are waited for `until` then, by the loop's time."""
         self._asker = Asker(session, url, api_key, timeout=TIMEOUT)
+        self._until = until
+        self._failed: dict[str, str] = {}
 
     async def models(self) -> list[dict[str, Any]]:
         """The entries of /v1/models; raises ContactFailed."""
@@ -89,14 +96,27 @@ class Contact:
         answers = await asyncio.gather(*(self._page(r, older.get(r)) for r in routes))
         return dict(zip(routes, answers, strict=True))
 
+    def failed(self, routes: Collection[str]) -> str | None:
+        """A line about the first of these that failed, None where none has."""
+        whys = (self._failed[r] for r in routes if r in self._failed)
+        return next(whys, None)
+
     async def _page(self, route: str, older: str | None) -> Page | None:
         try:
-            page = await self._asker.get(route, ANSWER_LIMIT)
-        except Unanswered:
+            async with asyncio.timeout_at(self._until):
+                page = await self._asker.get(route, ANSWER_LIMIT)
+        except TimeoutError:
+            self._failed[route] = f"{route}: no answer in time"
             return None
-        if page.status == 404 and older is not None:
+        except Unanswered as error:
+            self._failed[route] = str(error)
+            return None
+        if page.status == NOT_FOUND and older is not None:
             return await self._page(older, None)
-        return page if page.status < 500 else None
+        if page.status >= FAULT:
+            self._failed[route] = f"{route} answers {page.status}"
+            return None
+        return page
 
 
 async def ask(
@@ -104,12 +124,14 @@ async def ask(
     spec: WorkerSpec,
     api_key: str | None,
     api: str | None = None,
+    until: float | None = None,
 ) -> WorkerFacts:
     """Who the worker is; raises ContactFailed where /v1/models has no answer.
 
-    `api` is what it takes, if that is known already: it is not asked then.
+    `api` is what it takes, if that is known already: it is not asked then. Of other
+    routes those do not count that have no answer `until` then, by the loop's time.
     """
-    contact = Contact(session, spec.url, api_key)
+    contact = Contact(session, spec.url, api_key, until)
     listing = await contact.models()
     engine, told = await _engine(contact, spec, listing)
     if api is None and engine in ("vllm", GENERIC):
@@ -132,7 +154,9 @@ async def _engine(
     if name is not None:
         engine = ENGINES[name]
         pages = await contact.pages(*engine.ROUTES, older=engine.OLDER)
-        return name, engine.read(pages, spec.url)
+        told = engine.read(pages, spec.url)
+        trouble = told.trouble or contact.failed((*pages, *engine.OLDER.values()))
+        return name, msgspec.structs.replace(told, trouble=trouble)
     return await _by_routes(contact, spec.url)
 
 
@@ -168,7 +192,7 @@ async def _by_routes(contact: Contact, url: str) -> tuple[str | None, EngineFact
     if info is not None and sglang.is_mine(info.object()):
         return "sglang", sglang.read(pages, url)
     if sources is None or info is None:
-        return None, EngineFacts()
+        return None, EngineFacts(trouble=contact.failed(routes))
     # Any other may still have a Prometheus page, with the start of its process.
     pages.update(await contact.pages("/metrics"))
     shut = refused("/server_info", info), refused("/kv_event_sources", sources)

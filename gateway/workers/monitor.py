@@ -36,6 +36,8 @@ AT_ONCE = 64
 """So many that never answered are asked side by side: hundreds may come at a time."""
 REFRESH_S = 7.0
 """A restart that nothing else shows is noticed, and looked into, within 10 s."""
+OPTIONAL = 0.8
+"""After so much of the first round a worker is known by the routes that answered."""
 RANK_PINNING_ENGINES = ("vllm", "sglang")
 
 
@@ -123,9 +125,12 @@ class Monitor:
         if api is None and known is not None and worker.state is WorkerState.ready:
             api = known.api
         turn = self._newcomers if known is None else contextlib.nullcontext()
+        until = None
+        if within_s is not None:
+            until = asyncio.get_running_loop().time() + OPTIONAL * within_s
         try:
             async with asyncio.timeout(within_s), turn:
-                facts = await contact.ask(session, worker.spec, api_key, api)
+                facts = await contact.ask(session, worker.spec, api_key, api, until)
         except TimeoutError:
             self._unreachable(worker, "no answer in time")
             return False

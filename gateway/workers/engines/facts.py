@@ -14,6 +14,7 @@ from kvindex.events import EventBatch
 from router.load import Load
 
 KEY = "--worker-api-key"
+NO_SIZE = "no block size"
 LARGEST_BLOCK = 65_536
 """Tokens of a block; a larger size is none that a cache could be looked up with."""
 LARGEST_COUNT = 1 << 40
@@ -158,7 +159,7 @@ def no_size(where: str, value: object) -> str | None:
     """A line about a block size that cannot be, None where none is told."""
     if value is None:
         return None
-    return f"{where} is {str(value)[:40]!r}: no block size; its events will tell"
+    return f"{where} is {str(value)[:40]!r}: {NO_SIZE}; its events will tell"
 
 
 def string(answer: Mapping[str, Any], name: str) -> str | None:

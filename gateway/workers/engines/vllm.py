@@ -70,6 +70,7 @@ def read(pages: Pages, url: str) -> EngineFacts:
     numbers, listing = cache_numbers(page), pages["/kv_event_sources"]
     entries = listing.object() if listing else {}
     shut = refused("/kv_event_sources", listing)
+    closed = shut or refused("/metrics", pages["/metrics"])
     odd = None if "block_size" in numbers else no_size("block_size", _size(page))
     return EngineFacts(
         version=string(version, "version"),
@@ -78,7 +79,7 @@ def read(pages: Pages, url: str) -> EngineFacts:
         started_at=numbers.get("started_at"),
         ranks=_ranks(entries) or metric_ranks(page),
         sources=None if listing is None or shut else event_sources(entries, url),
-        trouble=shut or odd,
+        trouble=closed or odd,
     )
 
 

@@ -39,7 +39,9 @@ def known(url: str = "http://w1:8000") -> tuple[Worker, WorkerFacts]:
          "it tells no cached tokens, so predictions go unchecked",
          "start it with --enable-prompt-tokens-details"),
         (Trial("a small chat is answered 401"), "?", "a small chat is answered 401",
-         "see the worker's log; --worker-api-key if it needs one"),
+         "--worker-api-key KEY"),
+        (Trial("a small chat is answered 500"), "?", "a small chat is answered 500",
+         "see the worker's log"),
     ],
 )  # fmt: skip
 def test_what_comes_of_a_small_chat(

@@ -5,11 +5,11 @@ import time
 import msgspec
 import pytest
 
-from gateway.events.owners import Owners
+from gateway.events.owners import SEEN_RANKS, Owners
 from gateway.workers.contact import WorkerFacts
 from gateway.workers.engines.facts import EventSource
 from gateway.workers.engines.trtllm import EventDecoder
-from kvindex.feed import FeedSettings
+from kvindex.feed import Feed, FeedSettings
 from kvindex.index import Indexes
 from router.models import ListedModel
 from router.pool import WorkerPool
@@ -131,6 +131,35 @@ def test_ranks_that_events_named_before_the_worker_told(
     owners.learn(worker, changed(ranks=(0,)))
     assert (list(worker.ranks), list(worker.knowledge)) == ([0], [0])
     assert owners.feed(worker, 5) is None
+
+
+def test_more_ranks_than_events_may_name(
+    owners: Owners, worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One publisher does not make any number of them; one line says so."""
+    owners.listen(worker)
+    owners.learn(worker, FACTS)
+    for rank in range(SEEN_RANKS + 10):
+        assert (owners.feed(worker, rank) is not None) == (rank < SEEN_RANKS)
+    assert len(worker.knowledge) == len(worker.ranks) == SEEN_RANKS
+    assert worker.knowledge[0].feed.counters.rejected == {"rank": 10}
+    (line,) = [r.getMessage() for r in caplog.records if "of rank" in r.getMessage()]
+    assert f"beyond the {SEEN_RANKS} that events named" in line
+    owners.learn(worker, changed(ranks=tuple(range(1024))))
+    assert owners.feed(worker, 1023) is worker.knowledge[1023].feed
+
+
+def test_a_further_rank_leaves_the_others(
+    owners: Owners, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is looked at once, however many follow."""
+    owners.listen(worker)
+    owners.learn(worker, FACTS)
+    looked = []
+    monkeypatch.setattr(Feed, "unsourced", lambda feed, why: looked.append(feed))
+    for rank in range(1, 50):
+        owners.feed(worker, rank)
+    assert len(looked) == len(set(looked)) == 49
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from gateway.doctor.feed_remedies import for_feed
 from gateway.settings.values import event_topic
-from tests.gateway.fed import held, options, states, turn
+from tests.gateway.fed import feeds, held, options, states, turn
 from tests.running import Running, StartGateway, StartWorker, free_port, until
 
 pytestmark = pytest.mark.usefixtures("quick_looks")
@@ -60,6 +61,23 @@ async def test_a_topic_that_two_workers_tell(
     assert "--kv-events-topic" in line
     assert all(worker.url in line for worker in workers)
     assert [held(gateway, worker) for worker in workers] == [0, 0]
+
+
+async def test_the_cause_where_two_workers_tell_one(
+    start_worker: StartWorker, start_gateway: StartGateway
+) -> None:
+    """Their feeds name that, not an endpoint or a topic that would be wrong."""
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    connects = {"kv_events_connect": endpoint, "kv_events_topic": ""}
+    workers = [await start_worker(options(**connects)) for _ in range(2)]
+    gateway = await start_gateway(*workers, kv_events_bind=endpoint)
+    every = [feeds(gateway, worker)[0] for worker in workers]
+    await until(lambda: all("told by several" in feed.likely_cause for feed in every))
+    for worker, feed in zip(workers, every, strict=True):
+        assert "nothing comes" not in feed.likely_cause
+        known = gateway.gateway.pool.get(worker.url)
+        assert known is not None
+        assert for_feed(known, feed, None).startswith("a topic of its own for each")
 
 
 async def test_an_empty_topic_that_is_declared(
