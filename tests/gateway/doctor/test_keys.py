@@ -11,6 +11,7 @@ from gateway.doctor.diagnosis import Checkup
 from gateway.doctor.hearing import FIRST
 from gateway.doctor.remedies import REFUSES_KEY, ROUTE, WANTS_KEY
 from gateway.doctor.trial import UNSENT
+from tests.gateway.doctor.hurried import hurried
 from tests.proxy.raw import RawWorker, WorkerConnection, json_answer
 
 Pages = Mapping[str, tuple[str, bytes]]
@@ -60,7 +61,8 @@ async def found(pages: Pages, **options: object) -> Checkup:
     async with RawWorker(script) as worker:
         given = {"wait": 3.0, "probe": True, **options}
         asked = DoctorConfig(workers=((worker.url,),), **given)  # type: ignore[arg-type]
-        (checkup,) = await check(asked)
+        with hurried():
+            (checkup,) = await check(asked)
     return checkup
 
 
