@@ -39,13 +39,17 @@ class Charges:
         self._names = names
         self._longer = self._coming = 0
         """Bytes that names take beyond numbers at most, and media of the last event."""
+        self._salt_comes = False
 
-    def named(self, hashes: Sequence[EngineHash], media: Mapping[int, bytes]) -> bool:
+    def named(
+        self, hashes: Sequence[EngineHash], media: Mapping[int, bytes], *, salted: bool
+    ) -> bool:
         """Such names come, of 64 bytes at most; one owner's are mostly alike.
 
         Media are parts of pages. False, and nothing changed, where there is no room for
         these and for what all names might take more.
         """
+        self._salt_comes = salted
         longest = max(map(sys.getsizeof, hashes), default=0)
         longer = -(-longest // _ALIGNMENT) * _ALIGNMENT - _NUMBER
         grown = self._names.maps.entries * max(0, longer - self._longer)
@@ -62,7 +66,12 @@ class Charges:
 
     def ample(self, names: int) -> bool:
         """Is there room for so many names, each with a block or another entry?"""
-        return self._has_room((3 if self._shelf.salts else 2) * names)
+        return self._has_room((3 if self._salts else 2) * names)
+
+    @property
+    def _salts(self) -> bool:
+        """May blocks have a salt that is listed?"""
+        return self._salt_comes or bool(self._shelf.salts)
 
     def admits(
         self, blocks: EngineBlocks, name: EngineHash, own: int, *, announced: bool
@@ -73,9 +82,9 @@ class Charges:
         if blocks.names_it(name, own):
             return announced or name in blocks.copies or self._has_room(1)
         if self._shelf.names_per_block > 1 or index.holds(owner, own):
-            return self._has_room(2)
+            return self._has_room(3 if self._salts else 2)
         beyond = max(0, self._longer - _SPARE)
-        beyond += SALT_BYTES if self._shelf.salts else 0
+        beyond += SALT_BYTES if self._salts else 0
         block = BLOCK_BYTES + owner.holding_bytes
         return not beyond or index.memory.has_room(block + beyond)
 

@@ -80,7 +80,8 @@ class Holder:
             keys = take_apart(event, self._model)
         except (TypeError, ValueError, OverflowError, RecursionError):
             return self.reject("extra_keys")
-        if not self._charges.named(event.hashes, keys.media):
+        salted = event.salt is not None
+        if not self._charges.named(event.hashes, keys.media, salted=salted):
             self.refuse(len(event.hashes))
             return False
         salts, before = self.shelf.salts, self._counters.refused

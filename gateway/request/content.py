@@ -5,6 +5,7 @@ still meet.
 """
 
 import re
+from collections.abc import Iterable
 
 from gateway.request.peek import Peeked
 from kvindex.blocks import Namespace, chain
@@ -29,8 +30,7 @@ def content_of(peeked: Peeked, namespace: Namespace) -> Rendering | None:
     # The closing bracket or quote is where the next turn goes on: left out.
     parts = [*before, last[:-1]]
     size = sum(len(part) for part in parts)
-    pieces = (piece for part in parts for piece in _unbilled(part[:CONTENT_LIMIT]))
-    raw = b"".join(pieces)[:CONTENT_LIMIT]
+    raw = _beginning(parts)
     return Rendering(
         profile="content",
         block_size=CONTENT_PIECE_TOKENS,
@@ -38,6 +38,17 @@ def content_of(peeked: Peeked, namespace: Namespace) -> Rendering | None:
         token_count=max(1, size // BYTES_PER_TOKEN),
         estimated=True,
     )
+
+
+def _beginning(parts: Iterable[memoryview]) -> bytes:
+    """As much of the parts as is cut. A body may have thousands."""
+    raw = bytearray()
+    for part in parts:
+        if len(raw) >= CONTENT_LIMIT:
+            break
+        for piece in _unbilled(part[:CONTENT_LIMIT]):
+            raw += piece
+    return bytes(raw[:CONTENT_LIMIT])
 
 
 def _unbilled(part: memoryview) -> tuple[memoryview, ...]:

@@ -1,7 +1,9 @@
 """The memory bound holds after each event, whatever events there are."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from kvindex.counters import Counters
 from kvindex.events import (
@@ -21,6 +23,7 @@ Event = BlockStored | BlockRemoved | BlockUpdated | None
 """None: all are cleared."""
 
 NUMBERS = st.integers(1, 40)
+SALTS = st.sampled_from([None, None, "a", "b"])
 MEDIA = st.sampled_from(["GPU", "CPU", None])
 
 
@@ -38,7 +41,7 @@ def _stored(draw: st.DrawFn, size: int) -> BlockStored:
     keys: tuple[ExtraKeys, ...] = draw(
         st.sampled_from([(), ([["image", 0]],), ([["x" * 900, 1]],)])
     )
-    return stored(
+    event = stored(
         *blocks,
         names=tuple(_name(block + renamed, width) for block in blocks),
         parent=None if below is None else _name(below + renamed, width),
@@ -46,6 +49,7 @@ def _stored(draw: st.DrawFn, size: int) -> BlockStored:
         medium=draw(MEDIA),
         extra_keys=keys or None,
     )
+    return structs.replace(event, salt=draw(SALTS), salt_in_each=draw(st.booleans()))
 
 
 def _events(size: int) -> st.SearchStrategy[Event]:
@@ -134,3 +138,18 @@ def test_copies_without_room_are_refused() -> None:
     stream.send(stored(1, 2), stored(1, 2, 3))
     assert (stream.held(1, 2), stream.feed.counters.refused) == (2, 3)
     assert stream.indexes.memory.used_bytes == 2 * (BLOCK_BYTES + HOLDING_BYTES)
+
+
+@pytest.mark.parametrize("size", [8, 16])
+def test_the_first_salted_block(size: int) -> None:
+    """What its salt takes is charged before there is room for it."""
+    for limit in range(6_000, 7_000, 10):
+        stream = Stream(limit_bytes=limit, block_size=size)
+        for number in range(30):
+            stream.send(stored(number, size=size))
+        holder = stream.feed._intake.holder
+        assert holder is not None
+        stream.send(removed(1))
+        for number in range(50, 60):
+            holder.stored(structs.replace(stored(number, size=size), salt="a"))
+            assert stream.indexes.memory.used_bytes <= limit
