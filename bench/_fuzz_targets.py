@@ -22,7 +22,7 @@ from kvindex.index import Indexes
 from kvindex.wire import sglang, trtllm, vllm
 from kvindex.wire.batches import rank_of
 from kvindex.wire.cutting import cut
-from kvindex.wire.trtllm_pieces import pieces
+from kvindex.wire.trtllm_drain import RawEvent, split_drain
 from render import Renderer, Unrenderable
 from simworker.model import demo_model_dir
 
@@ -76,7 +76,9 @@ class Batch:
             batch = self._decode(data)
             assert all(len(reason) < 100 for reason in batch.undecodable)
             if not batch.undecodable:
-                parts = [self._decode(piece.payload) for piece in cut(data, PIECE)]
+                parts = [
+                    self._decode(piece.payload) for piece in cut(data, PIECE) if piece
+                ]
                 assert _said(*parts) == _said(batch)
 
 
@@ -134,26 +136,24 @@ def _feed(
     return indexes, feed
 
 
-def _drained(data: bytes) -> Iterator[trtllm.RawEvent]:
-    whole = trtllm.split_drain(data)
-    parts = [trtllm.split_drain(piece) for piece in pieces(data, 1_000)]
+def _drained(data: bytes) -> Iterator[RawEvent]:
+    whole = split_drain(data)
     if not whole.undecodable:
-        events = [event for part in parts for event in part.events]
-        assert events == list(whole.events)
+        assert split_drain(data, 1_000) == whole
     return iter(whole.events)
 
 
 def drain(data: bytes) -> None:
     """Events and reasons; in pieces, the same events."""
     for event in _drained(data):
-        Batch(trtllm.decode_event)(event.payload)
+        Batch(trtllm.decode_event)(bytes(event.payload))
     Batch(trtllm.decode_batch)(data)
 
 
 def drain_to_feed(data: bytes) -> None:
     """A feed under what one drain brought, numbers and all."""
     indexes, feed = _feed(trtllm.decode_event, lambda: 0.0)
-    for event in trtllm.split_drain(data).events:
+    for event in split_drain(data).events:
         feed.receive(event.event_id, event.payload)
     check(indexes, feed)
 

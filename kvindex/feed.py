@@ -131,7 +131,7 @@ class Feed(FeedView):
         """
         return self._worklist.work(budget)
 
-    def receive(self, sequence: int, payload: bytes) -> None:
+    def receive(self, sequence: int, payload: bytes | memoryview) -> None:
         """Take one batch off the live socket. Bad input is counted, never raised."""
         self._silence.heard()
         self._worklist.do(self._following.live(sequence, payload))

@@ -79,7 +79,7 @@ class Following:
     def _may_ask(self) -> bool:
         return self.can_replay and self._pace.free(self._clock())
 
-    def live(self, sequence: int, payload: bytes) -> Work:
+    def live(self, sequence: int, payload: bytes | memoryview) -> Work:
         """A batch off the live socket."""
         digest = digest_of(payload)
         arrival = self._order.arrive(sequence, digest)
@@ -94,6 +94,10 @@ class Following:
             return
         self._shared = False
         if arrival is Arrival.RESTART:
+            if self._begins_still(sequence):
+                self._progress.applied(sequence, digest)
+                yield from self._reader.read(payload)
+                return
             self.replay.drop()
             self._restart("its sequence went back")
         if not self.replay.open:
@@ -101,7 +105,13 @@ class Following:
         elif not self.replay.hold((sequence, payload, digest)):
             yield from self.give_up()
 
-    def _take(self, sequence: int, payload: bytes, digest: int, *, ask: bool) -> Work:
+    def _begins_still(self, sequence: int) -> bool:
+        """A cache of several windows may be created under one number."""
+        return sequence == self.last and self._reader.created
+
+    def _take(
+        self, sequence: int, payload: bytes | memoryview, digest: int, *, ask: bool
+    ) -> Work:
         """Apply a batch, unless it is to wait for those before it."""
         step = self._progress.step(sequence, digest)
         if step is Step.KNOWN:

@@ -21,7 +21,7 @@ from kvindex.events import (
 )
 from kvindex.intake import Intake, Work
 from kvindex.standing import Standing
-from kvindex.wire.cutting import Piece, cut
+from kvindex.wire.cutting import PIECE_BYTES, Piece, cut
 
 log = logging.getLogger(__name__)
 
@@ -57,14 +57,19 @@ class Reader:
         self._counters = counters
         self._emptied = emptied
         self._resized = resized
+        self.created = False
+        """Was the last event that the cache was created?"""
         self._before = "", False
         """Reason and completeness when nothing turned out to be indexed."""
 
-    def read(self, payload: bytes) -> Work:
+    def read(self, payload: bytes | memoryview) -> Work:
         """Apply one batch. Bad input is counted, never raised."""
         holder = self._intake.holder
         for piece in cut(payload):
-            yield from self._read(piece)
+            if piece is None:
+                yield PIECE_BYTES // _BYTES_PER_BLOCK
+            else:
+                yield from self._read(piece)
         self._judge()
         if holder is not self._intake.holder:
             self._resized()
@@ -105,6 +110,7 @@ class Reader:
             yield from self._apply(event, goes_on=piece.goes_on)
 
     def _apply(self, event: KVEvent, *, goes_on: bool) -> Work:
+        self.created = isinstance(event, CacheCreated)
         if isinstance(event, AllBlocksCleared):
             self._counters.cleared += 1
             self.empty()

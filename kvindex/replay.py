@@ -11,7 +11,7 @@ HELD_BATCHES = 4_096
 HELD_BYTES = 64 * 1024 * 1024
 """Live batches that wait for the end of a replay; beyond, it is given up."""
 
-Held = tuple[int, bytes, int]
+Held = tuple[int, bytes | memoryview, int]
 """(sequence, payload, digest) of a live batch."""
 
 

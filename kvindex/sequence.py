@@ -25,7 +25,7 @@ AHEAD = 16_384
 """Batches of a replay that the live socket may still bring."""
 
 
-def digest_of(payload: bytes) -> int:
+def digest_of(payload: bytes | memoryview) -> int:
     """What tells the bytes of two batches apart."""
     return xxh3_128_intdigest(payload)
 

@@ -12,16 +12,13 @@ import time
 from collections.abc import Callable, Mapping
 
 import aiohttp
-import msgspec
 
 from gateway.events.owners import Owners
 from gateway.events.silence import expect
 from gateway.events.slices import BLOCKS, Slices
 from gateway.workers.asking import reason
 from gateway.workers.engines.trtllm import NO_EVENTS
-from kvindex.events import UndecodableBatch
-from kvindex.wire.trtllm import read_head, unread_events
-from kvindex.wire.trtllm_pieces import pieces
+from kvindex.wire.trtllm_drain import RawEvent, is_list, read_drain
 from router.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -97,7 +94,7 @@ class Drainer:
 
     async def _fetch(
         self, session: aiohttp.ClientSession, url: str, headers: Mapping[str, str]
-    ) -> bytes:
+    ) -> bytearray:
         try:
             try:
                 return await _fetched(session, url, headers)
@@ -118,41 +115,37 @@ class Drainer:
             known.feed.work(BLOCKS)
             expect(known.feed, why)
 
-    async def _hand_over(self, worker: Worker, body: bytes) -> int:
+    async def _hand_over(self, worker: Worker, body: bytearray) -> int:
         """Give each event to its rank's feed; how many there were.
 
         In slices short enough for requests.
         """
-        events = 0
-        for piece in pieces(body):
+        events, steps, over = 0, read_drain(body), object()
+        while True:
             async with self._slices.turn():
-                unread, undecodable = unread_events(piece)
-            for why in undecodable:
-                self._undecodable(worker, why)
-            for raw in unread:
-                events += await self._hand_on(worker, raw)
+                step = next(steps, over)
+            if step is over:
+                break
+            if isinstance(step, RawEvent):
+                events += 1
+                await self._hand_on(worker, step)
+            elif isinstance(step, str):
+                self._undecodable(worker, step)
         for known in list(worker.knowledge.values()):
             await self._slices.work_off(known.feed)  # of other causes than events, too
         return events
 
-    async def _hand_on(self, worker: Worker, raw: msgspec.Raw) -> bool:
-        """Give an event to its feed; False where it is none."""
-        try:
-            async with self._slices.turn():
-                event = read_head(raw)
-        except UndecodableBatch as error:
-            self._undecodable(worker, str(error))
-            return False
+    async def _hand_on(self, worker: Worker, event: RawEvent) -> None:
+        """Give an event to its feed."""
         feed = self._owners.feed(worker, event.rank)
         if feed is None:
             log.debug("worker %s: an event of rank %d", worker.url, event.rank)
-            return True
+            return
         restarts = feed.counters.restarts
         feed.receive(event.event_id, event.payload)
         await self._slices.work_off(feed)
         if feed.counters.restarts > restarts:
             self._owners.began_anew(worker, event.rank)
-        return True
 
     def _undecodable(self, worker: Worker, why: str) -> None:
         """Of which rank it would have been, nobody knows."""
@@ -162,7 +155,7 @@ class Drainer:
 
 async def _fetched(
     session: aiohttp.ClientSession, url: str, headers: Mapping[str, str]
-) -> bytes:
+) -> bytearray:
     async with session.post(url + ROUTE, headers=headers, timeout=TIMEOUT) as response:
         if response.status != 200:
             raise DrainFailed(f"answers {response.status}")
@@ -171,7 +164,9 @@ async def _fetched(
             body += piece
             if len(body) > ANSWER_LIMIT:
                 raise DrainFailed(f"answers more than {ANSWER_LIMIT} B")
-    return bytes(body)
+    if not is_list(body):
+        raise DrainFailed("answers no list")
+    return body
 
 
 def _gaps(worker: Worker) -> int:

@@ -1,8 +1,9 @@
 """A large payload cut into smaller ones, so that none takes long to decode.
 
 A prompt of 40,000 tokens is one event, of megabytes in JSON: to decode it whole would
-hold the caller for longer than a request may wait. It is cut between events, and a long
-chain of stored blocks between blocks, without looking at what is not needed for that.
+hold the caller for longer than a request may wait. It is cut between events, a long
+chain of stored blocks between blocks, and a long JSON list of removed ones, without
+looking at what is not needed for that.
 What has another shape than expected is left whole: the decoder says what is wrong.
 
 Both forms are known here: the msgpack batches of vLLM and SGLang, and the JSON events
@@ -14,9 +15,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET, UnsetType, json, msgpack
+from msgspec import json, msgpack
 
-PIECE_BYTES = 32 * 1024
+from kvindex.wire.json_walk import STEP_BYTES, Walk, as_list, skip_space
+
+PIECE_BYTES = STEP_BYTES
 
 _BROKEN = (msgspec.DecodeError, ValueError, TypeError, RecursionError, OverflowError)
 _HASHES, _PARENT, _TOKENS, _SIZE = range(1, 5)
@@ -25,6 +28,8 @@ _TOKEN = b"(?:%b|\x92%b%b)" % (_NUMBER, _NUMBER, _NUMBER)
 """A token id, or a pair, as msgpack has them."""
 _FIELDS = ("block_hashes", "parent_block_hash", "token_ids", "block_size")
 """Of a stored chain; in an array they follow the type."""
+_LISTS = {"stored": "blocks", "removed": "block_hashes"}
+"""In JSON, the list that may be long."""
 
 
 class Piece(NamedTuple):
@@ -42,19 +47,6 @@ class _Batch(msgspec.Struct, array_like=True):
     rank: msgspec.Raw = msgspec.Raw(b"\xc0")
 
 
-class _Chain(msgspec.Struct, tag="stored"):
-    blocks: list[msgspec.Raw]
-    parent_hash: int | str | None = None
-
-
-class _Event(msgspec.Struct, omit_defaults=True):
-    data: _Chain
-    window_size: msgspec.Raw | UnsetType = UNSET
-    layer_group_id: msgspec.Raw | UnsetType = UNSET
-    hash_algo: msgspec.Raw | UnsetType = UNSET
-    attention_dp_rank: msgspec.Raw | UnsetType = UNSET
-
-
 class _Block(msgspec.Struct):
     block_hash: int | str
 
@@ -62,37 +54,62 @@ class _Block(msgspec.Struct):
 _BATCH = msgpack.Decoder(_Batch)
 _MAP = msgpack.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgpack.Decoder(list[msgspec.Raw])
-_EVENT = json.Decoder(_Event)
-_BLOCK = json.Decoder(_Block)
+_BLOCKS = json.Decoder(list[_Block])
 
 
-def cut(payload: bytes, size: int = PIECE_BYTES) -> Iterator[Piece]:
-    """Payloads of about `size` bytes that together say what `payload` says."""
+def cut(payload: bytes | memoryview, size: int = PIECE_BYTES) -> Iterator[Piece | None]:
+    """Payloads of about `size` bytes that together say what `payload` says.
+
+    None where a step found where to cut, and nothing else.
+    """
     if len(payload) <= size:
-        yield Piece(payload)
+        yield Piece(bytes(payload))
     elif payload[:1] == b"{":
         yield from _cut_json(payload, size)
     else:
-        yield from _cut_batch(payload, size)
+        yield from _cut_batch(bytes(payload), size)
 
 
-def _cut_json(payload: bytes, size: int) -> Iterator[Piece]:
+def _cut_json(payload: bytes | memoryview, size: int) -> Iterator[Piece | None]:
     """An event of TensorRT-LLM: between the blocks it names."""
+    walk = Walk(payload, 0, size)
     try:
-        event = _EVENT.decode(payload)
-    except _BROKEN:
-        yield Piece(payload)
+        for _ in walk.steps():
+            yield None
+        event = json.decode(walk.shell)
+        ((keys, runs),) = walk.lists.items()
+        name = _LISTS[event["data"]["type"]]
+        whole = (
+            event["data"][name]
+            or not runs
+            or skip_space(payload, walk.end) < len(payload)
+        )
+        if whole or keys != (b'"data"', b'"%b"' % name.encode()):
+            raise ValueError("another shape")
+    except (*_BROKEN, LookupError):
+        yield Piece(bytes(payload))
         return
-    blocks, parent = event.data.blocks, event.data.parent_hash
-    root = not parent
-    for start, end in _runs(blocks, size):
-        part = blocks[start:end]
-        event.data = _Chain(blocks=part, parent_hash=parent)
-        yield Piece(json.encode(event), start > 0, root and start > 0)
-        try:
-            parent = _BLOCK.decode(part[-1]).block_hash
-        except _BROKEN:  # and so is what it was in
-            return
+    yield from _pieces(payload, event, name, runs)
+
+
+def _pieces(
+    payload: bytes | memoryview,
+    event: dict[str, Any],
+    name: str,
+    runs: list[tuple[int, int]],
+) -> Iterator[Piece]:
+    """The event with each run of the items in its list `name`."""
+    data, chain = event["data"], name == "blocks"
+    root = chain and not data.get("parent_hash")
+    for start, end in runs:
+        part = as_list(payload, start, end)
+        data[name], goes_on = msgspec.Raw(part), start > runs[0][0]
+        yield Piece(json.encode(event), goes_on, root and goes_on)
+        if chain:
+            try:
+                data["parent_hash"] = _BLOCKS.decode(part)[-1].block_hash
+            except _BROKEN:  # and so is what it was in
+                return
 
 
 def _cut_batch(payload: bytes, size: int) -> Iterator[Piece]:

@@ -1,7 +1,7 @@
 """TensorRT-LLM's KV events: what `POST /kv_cache_events` drains, one JSON event each.
 
-`split_drain` takes an answer apart, cheaply; `decode_event` reads one event. An event's
-id counts up per attention-DP rank, so it is the sequence number of that rank's feed,
+`trtllm_drain.py` takes an answer apart, `decode_event` reads one event. An event's id
+counts up per attention-DP rank, so it is the sequence number of that rank's feed,
 and one event is one batch of it. Optional fields vary by release; names are unsigned
 integers or hex strings; a chain may end in a block that is not full.
 
@@ -18,6 +18,7 @@ from msgspec import json
 
 from kvindex.blocks import pack_ids, unpack_ids
 from kvindex.events import (
+    AllBlocksCleared,
     BlockRemoved,
     BlockStored,
     BlockUpdated,
@@ -33,6 +34,7 @@ from kvindex.wire.batches import BROKEN
 from kvindex.wire.trtllm_encoding import encode_event, medium_of
 from kvindex.wire.trtllm_fields import (
     Block,
+    Cleared,
     Event,
     Removed,
     Stored,
@@ -45,40 +47,13 @@ from kvindex.wire.trtllm_hashes import is_base
 
 __all__ = [
     "MISSED",
-    "Drain",
-    "RawEvent",
     "decode_batch",
     "decode_event",
     "encode_event",
-    "read_head",
-    "split_drain",
-    "unread_events",
 ]
 
 MISSED = "missed events: the worker's buffer overflowed, or someone else drains it too"
 """What a hole in the event ids means."""
-
-_DEPTH = 8
-
-
-class RawEvent(msgspec.Struct, frozen=True):
-    """One event as its JSON; `rank` is the attention-DP rank."""
-
-    rank: int
-    event_id: int
-    payload: bytes
-
-
-class Drain(msgspec.Struct, frozen=True):
-    """The events of one answer in their order; a reason for each that is none."""
-
-    events: tuple[RawEvent, ...] = ()
-    undecodable: tuple[str, ...] = ()
-
-
-class _Head(msgspec.Struct):
-    event_id: int
-    attention_dp_rank: int | None = None
 
 
 class _Kind(msgspec.Struct):
@@ -89,8 +64,6 @@ class _AnyEvent(msgspec.Struct):
     data: _Kind
 
 
-_LIST = json.Decoder(list[msgspec.Raw])
-_HEAD = json.Decoder(_Head)
 _EVENT = json.Decoder(Event)
 _ANY = json.Decoder(_AnyEvent)
 _TYPES = {
@@ -98,54 +71,8 @@ _TYPES = {
     "removed": "BlockRemoved",
     "updated": "BlockUpdated",
     "created": "CacheCreated",
+    "all_cleared": "AllBlocksCleared",
 }
-
-
-def split_drain(body: bytes) -> Drain:
-    """The events of one answer. Lists in the list are taken for part of it."""
-    raws, undecodable = unread_events(body)
-    events: list[RawEvent] = []
-    for raw in raws:
-        try:
-            events.append(read_head(raw))
-        except UndecodableBatch as error:
-            undecodable.append(str(error))
-    return Drain(tuple(events), tuple(undecodable))
-
-
-def unread_events(body: bytes) -> tuple[list[msgspec.Raw], list[str]]:
-    """The events of one answer as they are, and a reason for each that is none.
-
-    To be read one by one, by `read_head`: each may have megabytes.
-    """
-    undecodable: list[str] = []
-    return list(_flat(body, undecodable, _DEPTH)), undecodable
-
-
-def read_head(raw: msgspec.Raw) -> RawEvent:
-    """Whose event it is, and its number. Raises UndecodableBatch where it has none."""
-    try:
-        head = _HEAD.decode(raw)
-    except BROKEN:
-        raise UndecodableBatch("event_id") from None
-    return RawEvent(head.attention_dp_rank or 0, head.event_id, bytes(raw))
-
-
-def _flat(
-    body: bytes | msgspec.Raw, undecodable: list[str], depth: int
-) -> Iterator[msgspec.Raw]:
-    try:
-        items = _LIST.decode(body)
-    except BROKEN:
-        undecodable.append("body")
-        return
-    for item in items:
-        if bytes(memoryview(item)[:1]) != b"[":
-            yield item
-        elif depth:
-            yield from _flat(item, undecodable, depth - 1)
-        else:
-            undecodable.append("body")
 
 
 def decode_event(payload: bytes, algorithm: str | None = None) -> EventBatch:
@@ -192,6 +119,8 @@ def _neutral(event: Event, algorithm: str | None) -> Iterator[KVEvent]:
             group=group,
             window=window,
         )
+    elif isinstance(data, Cleared):
+        yield AllBlocksCleared()
     else:
         levels = tuple(data.num_blocks_per_cache_level)
         yield CacheCreated(blocks_per_level=levels, group=group, window=window)

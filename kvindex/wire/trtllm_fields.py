@@ -50,8 +50,12 @@ class Created(msgspec.Struct, tag="created"):
     num_blocks_per_cache_level: list[int]
 
 
+class Cleared(msgspec.Struct, tag="all_cleared"):
+    """All blocks are gone, or events of them were lost."""
+
+
 class Event(msgspec.Struct):
-    data: Stored | Removed | Updated | Created
+    data: Stored | Removed | Updated | Created | Cleared
     window_size: int | None = None
     layer_group_id: int | None = None
     hash_algo: str | None = None

@@ -3,6 +3,7 @@
 import json
 import random
 import time
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from msgspec import msgpack, structs
 from kvindex.blocks import pack_ids
 from kvindex.events import BlockRemoved, BlockStored, EventBatch, KVEvent
 from kvindex.wire import sglang, trtllm, vllm
-from kvindex.wire.cutting import PIECE_BYTES, cut
+from kvindex.wire.cutting import PIECE_BYTES, Piece, cut
 from tests.kvindex.engine import Stream
 
 SIZE = 4
@@ -33,6 +34,11 @@ def chain(
         medium="GPU",
         extra_keys=tuple((f"k{n}",) for n in range(blocks)) if keys else None,
     )
+
+
+def whole_pieces(payload: bytes, size: int) -> list[Piece]:
+    """All pieces, without the steps that bring none."""
+    return [piece for piece in cut(payload, size) if piece]
 
 
 def joined(events: list[KVEvent], pieces: list[bool]) -> list[KVEvent]:
@@ -76,7 +82,7 @@ def test_batches_say_the_same_in_pieces(
         decode = sglang.decode_batch
     told: list[KVEvent] = []
     goes_on: list[bool] = []
-    for piece in cut(wire, size):
+    for piece in whole_pieces(wire, size):
         part = decode(piece.payload)
         assert (part.rank, part.undecodable) == (3, ())
         assert not piece.goes_on or len(part.events) == 1
@@ -96,7 +102,7 @@ def test_events_in_json_say_the_same_in_pieces(
     wire = json.dumps(item).encode()
     told: list[KVEvent] = []
     goes_on: list[bool] = []
-    for piece in cut(wire, size):
+    for piece in whole_pieces(wire, size):
         part = trtllm.decode_event(piece.payload, "none known")
         assert part.rank == 2
         assert piece.from_root == (piece.goes_on and parent is None)
@@ -107,6 +113,43 @@ def test_events_in_json_say_the_same_in_pieces(
     assert [(e.hashes, e.parent, e.token_ids) for e in joint] == [  # type: ignore[union-attr]
         (event.hashes, parent, event.token_ids)
     ]
+
+
+@pytest.mark.parametrize("spell", [int, "{:016x}".format])
+def test_removals_in_json_say_the_same_in_pieces(
+    spell: Callable[[int], object],
+) -> None:
+    """TensorRT-LLM's, wherever in the event the names are."""
+    names = [spell(2**62 + number) for number in range(1_000)]
+    data = {"block_hashes": names, "type": "removed"}
+    for fields in ({"event_id": 1, "data": data}, {"data": data, "window_size": 9}):
+        wire = json.dumps(fields).encode()
+        pieces = whole_pieces(wire, 500)
+        assert max(len(piece.payload) for piece in pieces) < 700
+        assert [piece.goes_on for piece in pieces] == [False] + [True] * (
+            len(pieces) - 1
+        )
+        (whole,) = trtllm.decode_event(wire).events
+        parts = [trtllm.decode_event(piece.payload).events[0] for piece in pieces]
+        assert isinstance(whole, BlockRemoved)
+        assert [name for part in parts for name in part.hashes] == [*whole.hashes]  # type: ignore[union-attr]
+        assert {part.window for part in parts} == {whole.window}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"data": {"type": "stored", "blocks": [{"pad": [1] * 5_000}]}},
+        {"data": {"type": "stored", "blocks": []}, "other": [1] * 5_000},
+        {"data": {"type": "removed", "block_hashes": [1], "other": [1] * 5_000}},
+        {"data": {"type": "created", "num_blocks_per_cache_level": [1] * 5_000}},
+        {"data": [1] * 5_000},
+    ],
+)
+def test_other_long_lists_in_json_are_left_whole(event: object) -> None:
+    """Only names and blocks can be told in parts."""
+    wire = json.dumps(event).encode()
+    assert [piece.payload for piece in whole_pieces(wire, 100)] == [wire]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +169,7 @@ def test_events_in_json_say_the_same_in_pieces(
 )
 def test_what_has_another_shape_is_left_whole(payload: bytes) -> None:
     """The decoder says what is wrong with it."""
-    pieces = list(cut(payload, 100))
+    pieces = whole_pieces(payload, 100)
     try:
         said = vllm.decode_batch(payload)
     except ValueError:
@@ -141,7 +184,7 @@ def test_a_broken_token_ends_the_cutting() -> None:
     tokens: list[object] = [*range(4_000)]
     tokens[3_000] = "no token"
     event = ["BlockStored", [*range(1_000)], None, tokens, 4]
-    pieces = list(cut(msgpack.encode([1.0, [event], 0]), 1_000))
+    pieces = whole_pieces(msgpack.encode([1.0, [event], 0]), 1_000)
     told = [vllm.decode_batch(piece.payload) for piece in pieces]
     assert [part.undecodable for part in told[:-1]] == [()] * (len(told) - 1)
     assert told[-1].undecodable == ("BlockStored.token_ids",)
@@ -158,7 +201,7 @@ def test_damage_is_the_decoders_to_find(junk: bytes, at: int, as_json: bool) -> 
     if as_json:
         wire = json.dumps(trtllm.encode_event(event, 1)).encode()
     damaged = wire[:at] + junk + wire[at + len(junk) :]
-    for piece in cut(damaged, 200):
+    for piece in whole_pieces(damaged, 200):
         assert len(piece.payload) <= len(damaged) + 100
 
 
@@ -198,10 +241,13 @@ def _longest_step(wire: bytes, engine: str) -> float:
     longest, pieces = 0.0, cut(wire)
     while True:
         begun = time.thread_time()
-        piece = next(pieces, None)
+        piece = next(pieces, "over")
         cut_s = time.thread_time() - begun
-        if piece is None:
+        if piece == "over":
             return longest
+        if not isinstance(piece, Piece):
+            longest = max(longest, cut_s)
+            continue
         begun = time.thread_time()
         decode(piece.payload)
         longest = max(longest, cut_s, time.thread_time() - begun)

@@ -17,7 +17,8 @@ from kvindex.events import (
     UndecodableBatch,
 )
 from kvindex.wire import vllm
-from kvindex.wire.trtllm import decode_batch, decode_event, encode_event, split_drain
+from kvindex.wire.trtllm import decode_batch, decode_event, encode_event
+from kvindex.wire.trtllm_drain import split_drain
 from kvindex.wire.trtllm_hashes import v1_block_key, v2_root, v2_sha256
 
 A = v1_block_key([1, 2, 3, 4])
@@ -146,13 +147,18 @@ def test_created() -> None:
     assert only(event(data)) == expected
 
 
+def test_all_cleared() -> None:
+    """As other engines' clearing of all blocks."""
+    assert only(event({"type": "all_cleared"})) == AllBlocksCleared()
+
+
 def test_a_drain_is_taken_apart() -> None:
     """By rank and id, in order; lists in the list are part of it."""
     body = b"[%s, [[%s], 7], {}]" % (event(CHAIN), event(CHAIN, attention_dp_rank=1))
     drain = split_drain(body)
     assert [(e.rank, e.event_id) for e in drain.events] == [(0, 3), (1, 3)]
     assert drain.undecodable == ("event_id", "event_id")
-    assert only(drain.events[0].payload) == only(event(CHAIN))
+    assert only(bytes(drain.events[0].payload)) == only(event(CHAIN))
     assert split_drain(b"[]").events == ()
 
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvindex.events import UndecodableBatch
-from kvindex.wire.trtllm import decode_event, split_drain
+from kvindex.wire.trtllm import decode_event
+from kvindex.wire.trtllm_drain import split_drain
 from tests.kvindex.test_wire_trtllm import CHAIN, event
 
 ANY = st.recursive(
@@ -63,6 +64,6 @@ def test_flipped_bytes(position: int, value: int) -> None:
     body[position % len(body)] = value
     for raw in split_drain(bytes(body)).events:
         try:
-            decode_event(raw.payload)
+            decode_event(bytes(raw.payload))
         except UndecodableBatch:
             continue

@@ -10,6 +10,7 @@ import pytest
 
 from kvindex.events import BlockRemoved, BlockStored, BlockUpdated, EventBatch
 from kvindex.wire import sglang, trtllm, vllm
+from kvindex.wire.trtllm_drain import split_drain
 from simworker.options import SimOptions
 from simworker.server import SimWorker
 from tests.running import StartWorker
@@ -98,8 +99,8 @@ async def test_events_tell_the_truth(
 async def drained(client: aiohttp.ClientSession, worker: SimWorker) -> list[EventBatch]:
     """All that waits in the buffer; the ids have no hole."""
     async with client.post(worker.url + "/kv_cache_events") as response:
-        drain = trtllm.split_drain(await response.read())
+        drain = split_drain(await response.read())
     assert drain.undecodable == ()
     assert [event.event_id for event in drain.events] == list(range(len(drain.events)))
     assert (await post(client, worker, "/kv_cache_events", {}))[1] == []
-    return [trtllm.decode_event(event.payload) for event in drain.events]
+    return [trtllm.decode_event(bytes(event.payload)) for event in drain.events]

@@ -67,13 +67,38 @@ async def test_a_connection_that_rested(
 
 async def test_answers_that_are_no_events(start_gateway: StartGateway) -> None:
     """Counted, and the next ones are read."""
-    odd = [b'{"a": 1}', b"no json", b'["x", 1, null, {"event_id": "z"}]', b"[[[[[]]]]]"]
+    odd = [b'["x", 1, null, {"event_id": "z"}]', b"[[[[[]]]]]"]
     async with Scripted([created(0), stored(1, 1)], *map(json_answer, odd)) as worker:
         gateway = await start_gateway(worker.url)
         await until(lambda: not worker.answers)
         worker.answers += [[stored(2, 2)]]
         await until(lambda: held(gateway, worker.url) == 2)
         assert await gateway.metric("undecodable_events_total") > 0
+
+
+@pytest.mark.parametrize("body", [b"null", b'{"error": "x"}', b"<html>", b""])
+async def test_answers_that_are_no_list(
+    body: bytes,
+    start_gateway: StartGateway,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A drain that fails: said once, asked ever more seldom, until it has events."""
+    monkeypatch.setattr(drain, "RETRY_S", 0.02)
+    async with Scripted([created(0), stored(1, 1)]) as worker:
+        gateway = await start_gateway(worker.url)
+        await until(lambda: held(gateway, worker.url) == 1)
+        caplog.clear()
+        worker.answers += [json_answer(body)] * 4
+        await until(lambda: not worker.answers)
+        feed = feeds(gateway, worker.url)[0]
+        assert feed.state == "degraded"
+        assert feed.reason == "POST /kv_cache_events: answers no list"
+        assert len(warned(caplog, "answers no list")) == 1
+        worker.answers += [[stored(2, 2)]]
+        await until(lambda: held(gateway, worker.url) == 2)
+        assert feed.complete
+        assert feed.counters.undecodable == {}
 
 
 async def test_answers_without_end_are_cut(

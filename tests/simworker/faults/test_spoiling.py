@@ -12,6 +12,7 @@ from kvindex.events import (
     UndecodableBatch,
 )
 from kvindex.wire import trtllm, vllm
+from kvindex.wire.trtllm_drain import split_drain
 from simworker.faults.spoiling import OVERSIZE, spoilt
 from simworker.layouts import LAYOUTS, as_arrays
 
@@ -28,7 +29,7 @@ def test_no_batch_at_all(kind: str) -> None:
     """Nothing of it can be read."""
     with pytest.raises(UndecodableBatch):
         vllm.decode_batch(spoilt(kind, BATCH, json=False))
-    drain = trtllm.split_drain(b"[%b,%b]" % (STORED, spoilt(kind, STORED, json=True)))
+    drain = split_drain(b"[%b,%b]" % (STORED, spoilt(kind, STORED, json=True)))
     assert (len(drain.events), drain.undecodable) != (2, ())
 
 
