@@ -28,7 +28,7 @@ from kvindex.mending import Mending
 from kvindex.pace import Pace
 from kvindex.reader import Reader
 from kvindex.replay import Replay
-from kvindex.sequence import Arrival, LiveOrder, Progress, Step, digest_of
+from kvindex.sequence import Arrival, LiveOrder, Payload, Progress, Step, digest_of
 from kvindex.standing import FeedState, Standing
 
 ASKING = "asking for earlier batches"
@@ -79,7 +79,7 @@ class Following:
     def _may_ask(self) -> bool:
         return self.can_replay and self._pace.free(self._clock())
 
-    def live(self, sequence: int, payload: bytes | memoryview) -> Work:
+    def live(self, sequence: int, payload: Payload) -> Work:
         """A batch off the live socket."""
         digest = digest_of(payload)
         arrival = self._order.arrive(sequence, digest)
@@ -94,10 +94,9 @@ class Following:
             return
         self._shared = False
         if arrival is Arrival.RESTART:
-            if self._begins_still(sequence):
+            if sequence == self.last and self._reader.created:  # one more window
                 self._progress.applied(sequence, digest)
-                yield from self._reader.read(payload)
-                return
+                return (yield from self._reader.read(payload))
             self.replay.drop()
             self._restart("its sequence went back")
         if not self.replay.open:
@@ -105,13 +104,7 @@ class Following:
         elif not self.replay.hold((sequence, payload, digest)):
             yield from self.give_up()
 
-    def _begins_still(self, sequence: int) -> bool:
-        """A cache of several windows may be created under one number."""
-        return sequence == self.last and self._reader.created
-
-    def _take(
-        self, sequence: int, payload: bytes | memoryview, digest: int, *, ask: bool
-    ) -> Work:
+    def _take(self, sequence: int, payload: Payload, digest: int, *, ask: bool) -> Work:
         """Apply a batch, unless it is to wait for those before it."""
         step = self._progress.step(sequence, digest)
         if step is Step.KNOWN:

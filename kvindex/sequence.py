@@ -15,6 +15,8 @@ from enum import Enum
 
 from xxhash import xxh3_128_intdigest
 
+Payload = bytes | memoryview
+
 TURNS = 3
 """Turns between two places that make a stream shared."""
 ALONE = 64
@@ -25,7 +27,7 @@ AHEAD = 16_384
 """Batches of a replay that the live socket may still bring."""
 
 
-def digest_of(payload: bytes | memoryview) -> int:
+def digest_of(payload: Payload) -> int:
     """What tells the bytes of two batches apart."""
     return xxh3_128_intdigest(payload)
 

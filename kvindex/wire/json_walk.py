@@ -16,6 +16,8 @@ _LONG = 8
 """Steps that one item may have."""
 _LEVELS = 8
 """Lists and objects in one another that are still passed over at once."""
+_DEPTH = 64
+"""So many are followed at all."""
 
 _LIST = json.Decoder(list[msgspec.Raw])
 _GAP = rb"[ \t\r\n]*+"
@@ -122,6 +124,8 @@ class Walk:
                 raise ValueError("no JSON")
 
     def _enter(self) -> None:
+        if len(self._open) == _DEPTH:
+            raise ValueError("too deep")
         opening = self._text[self.end : self.end + 1]
         self._open += opening
         if opening == b"[":

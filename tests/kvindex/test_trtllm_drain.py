@@ -88,7 +88,7 @@ def test_what_comes_before_the_damage_counts() -> None:
 def test_events_that_are_large_in_other_ways() -> None:
     """Read, if their longest value is not longer than some steps."""
     deep: Any = 1
-    for _ in range(200):
+    for _ in range(50):
         deep = [deep]
     odd = {"a": [deep] * 9, "b": "x" * 900, "event_id": 5, "attention_dp_rank": 1}
     many = {f"k{n}": "v" * (n % 90) for n in range(300)} | {"event_id": 6}

@@ -131,33 +131,6 @@ def test_created_for_each_window_is_one_start() -> None:
     assert worker.feed.complete
 
 
-def test_created_for_each_window_under_one_number() -> None:
-    """One start, too; the same number again behind a block is a restart."""
-    worker = Worker()
-    worker.drain(CREATED, window=64)
-    worker.next = 0
-    worker.drain(CREATED, window=4096)
-    worker.drain(stored(1), window=4096)
-    assert (worker.feed.counters.restarts, worker.feed.complete) == (0, True)
-    assert (worker.feed.state, worker.held(1).blocks) == ("live", 1)
-    worker.next = 1
-    worker.drain(stored(2), window=4096)
-    assert worker.feed.counters.restarts == 1
-    assert (worker.held(1).blocks, worker.held(2).blocks) == (0, 1)
-
-
-def test_all_cleared() -> None:
-    """Nothing of what was held is believed."""
-    worker = Worker()
-    worker.drain(CREATED, stored(1, 2))
-    cleared = json.dumps({"event_id": 2, "data": {"type": "all_cleared"}}).encode()
-    worker.feed.receive(2, cleared)
-    assert (worker.held(1).blocks, worker.feed.counters.undecodable) == (0, {})
-    worker.next = 3
-    worker.drain(stored(1))
-    assert (worker.held(1).blocks, worker.feed.counters.cleared) == (1, 1)
-
-
 def test_ids_going_back_are_a_restart_and_holes_a_gap() -> None:
     """A hole may be an overflow, or a second consumer of the drain: both are named."""
     worker = Worker()
