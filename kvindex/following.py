@@ -96,7 +96,8 @@ class Following:
         if arrival is Arrival.RESTART:
             if sequence == self.last and self._reader.created:  # one more window
                 self._progress.applied(sequence, digest)
-                return (yield from self._reader.read(payload))
+                yield from self._reader.read(payload)
+                return
             self.replay.drop()
             self._restart("its sequence went back")
         if not self.replay.open:
