@@ -94,12 +94,10 @@ class Following:
             return
         self._shared = False
         if arrival is Arrival.RESTART:
-            if sequence == self.last and self._reader.created:  # one more window
-                self._progress.applied(sequence, digest)
-                yield from self._reader.read(payload)
-                return
             self.replay.drop()
-            self._restart("its sequence went back")
+            if sequence != self.last or not self._reader.created:  # of another window
+                self._restart("its sequence went back")
+            self._progress = Progress()
         if not self.replay.open:
             yield from self._take(sequence, payload, digest, ask=self.can_replay)
         elif not self.replay.hold((sequence, payload, digest)):
