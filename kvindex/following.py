@@ -236,9 +236,8 @@ class Following:
         if step is Step.GAP:
             self._missed(sequence)
         elif step is Step.FIRST:
-            self._standing.become(
-                FeedState.REPLAYING, self._standing.reason, complete=not sequence
-            )
+            state, why = FeedState.REPLAYING, self._standing.reason
+            self._standing.become(state, why, complete=not sequence)
         self._counters.replayed += 1
         self._progress.applied(sequence, digest, ahead=True)
         yield from self._reader.read(payload)
