@@ -64,11 +64,10 @@ class Following:
         self._missed_reason = missed_reason
         self._pause_s = pause_s
         self._pace = Pace(clock())
-        self._whole = False
+        self._whole = self._shared = False
         self._order = LiveOrder()
         self._progress = Progress()
         self._mending = Mending(clock, pause_s)
-        self._shared = False
 
     @property
     def last(self) -> int | None:
