@@ -102,7 +102,12 @@ class BlockUpdated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AllBlocksCleared(msgspec.Struct, frozen=True):
-    """The worker's cache is empty, whatever it held."""
+    """The worker's cache is empty, whatever it held.
+
+    Or it is to be taken for that, as events were `lost`: what it has nobody knows.
+    """
+
+    lost: bool = False
 
 
 class CacheCreated(msgspec.Struct, frozen=True, kw_only=True):

@@ -115,6 +115,8 @@ class Reader:
             self._counters.cleared += 1
             self.empty()
             self._doubt.over()
+            if event.lost:
+                self._standing.incomplete("events were lost")
         elif isinstance(event, CacheCreated):
             if self._intake.touched:
                 self.restart("its cache was created")

@@ -127,6 +127,8 @@ class Walk:
         if len(self._open) == _DEPTH:
             raise ValueError("too deep")
         opening = self._text[self.end : self.end + 1]
+        if self._open.endswith(b"[") and not self.shell.endswith(b"["):
+            self.shell += b","
         self._open += opening
         if opening == b"[":
             self.lists.setdefault(tuple(self._keys), [])
@@ -137,7 +139,11 @@ class Walk:
         self._take(self.end + 1)
         if self._open:
             self._keys.pop()
-            self._take(skip_comma(self._text, self.end))
+            following = skip_comma(self._text, self.end)
+            if self._open.endswith(b"["):  # what follows may not be in the shell
+                self.end = following
+            else:
+                self._take(following)
 
     def _take(self, end: int) -> None:
         self.shell += memoryview(self._text)[self.end : end]

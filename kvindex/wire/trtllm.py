@@ -120,7 +120,7 @@ def _neutral(event: Event, algorithm: str | None) -> Iterator[KVEvent]:
             window=window,
         )
     elif isinstance(data, Cleared):
-        yield AllBlocksCleared()
+        yield AllBlocksCleared(lost=True)
     else:
         levels = tuple(data.num_blocks_per_cache_level)
         yield CacheCreated(blocks_per_level=levels, group=group, window=window)

@@ -27,6 +27,7 @@ def test_all_cleared() -> None:
     cleared = json.dumps({"event_id": 2, "data": {"type": "all_cleared"}}).encode()
     worker.feed.receive(2, cleared)
     assert (worker.held(1).blocks, worker.feed.counters.undecodable) == (0, {})
+    assert (worker.feed.state, worker.feed.complete) == ("live", False)
     worker.next = 3
     worker.drain(stored(1))
     assert (worker.held(1).blocks, worker.feed.counters.cleared) == (1, 1)
