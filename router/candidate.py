@@ -62,6 +62,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return waiting / self.tokens_per_s + LATE_WEIGHT * self.late_s
 
     @property
+    def booked_s(self) -> float:
+        """The same, with what should be done of it by now."""
+        return self.wait_s + self.done_tokens / self.tokens_per_s
+
+    @property
     def prefill_s(self) -> float:
         """Seconds its own prefill would take."""
         return self.uncached_tokens / self.tokens_per_s

@@ -94,7 +94,8 @@ def _wait(candidates: Sequence[Candidate], chosen: int) -> _Wait | None:
     """None where nobody would gain, or no prefix is held there.
 
     Waiting alone is no reason for a copy that pushes out something else: that may be
-    asked for again as well, and is held nowhere then. Crowding is.
+    asked for again as well, and is held nowhere then. Crowding is. All that is booked
+    there counts: by what is left of it copies of a new prefix came too late.
     """
     best = candidates[chosen]
     if not best.hit_tokens or best.rendering is None:
@@ -103,7 +104,7 @@ def _wait(candidates: Sequence[Candidate], chosen: int) -> _Wait | None:
     idle = candidates[index]
     longer_s = _crowding_s(best, idle, candidates)
     if not idle.pushes_out:
-        longer_s += best.wait_s - idle.wait_s
+        longer_s += best.booked_s - idle.booked_s
     copy_s = idle.prefill_s - best.prefill_s
     if index == chosen or longer_s <= 0:
         return None

@@ -1,6 +1,7 @@
 """The default policy, over candidates made by hand."""
 
 import pytest
+from msgspec import structs
 
 from router import Candidate, Policy, RouteRequest
 from tests.router.choices import candidate, choose, policy
@@ -55,6 +56,19 @@ def test_a_prefix_that_many_wait_for_gets_one_more_copy() -> None:
         chosen.append(ask(asked, waiting()))
         clock += 1.0
     assert chosen == [0, 1, 1, 1, 1]
+
+
+def test_what_is_done_by_now_was_waited_for_all_the_same() -> None:
+    """Else the second copy of a new prefix comes when its first requests are over."""
+    warm, idle = waiting()
+    busy = [structs.replace(warm, done_tokens=900), idle]
+    assert busy[0].wait_s < busy[0].booked_s == pytest.approx(warm.wait_s)
+    clock = Clock()
+    asked, chosen = policy("kv_cache_aware", clock=clock), []
+    for _ in range(3):
+        chosen.append(ask(asked, busy))
+        clock += 1.0
+    assert chosen == [0, 1, 1]
 
 
 @pytest.mark.parametrize(("room", "copied"), [(1_000, True), (999, False)])
