@@ -27,7 +27,8 @@ from bench._soak_windows import Settled, Window, Windows, wrong_claims, wrong_fe
 LOOK_S = 0.25
 CALM_S = 15.0
 START_S = 60.0
-END_S = 10.0
+REPLAY_S = 20.0
+"""How long a replay may take that the last batch was the first to ask for."""
 PREFILL_RATE = "80000"
 """Of all: else what is new goes to the one that seems fastest, while nobody waits."""
 
@@ -124,10 +125,11 @@ class Soak:
     async def _at_the_end(self, client: aiohttp.ClientSession, url: str) -> list[str]:
         """What is said wrongly still when all was said, and heard.
 
-        That a worker's last batch was lost, only its next one can tell.
+        That a worker's last batch was lost, only its next one can tell: then there is
+        a replay and, where that fails, the suspect time, before it is live again.
         """
         await asyncio.gather(*(speak(client, each) for each in self._fleet.workers))
-        end = time.monotonic() + END_S
+        end = time.monotonic() + REPLAY_S + self._arguments.ttl
         while True:
             self._page = await _get(client, f"{url}/gateway/workers")
             self._index = await _get(client, f"{url}/gateway/index")
