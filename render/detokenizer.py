@@ -19,7 +19,6 @@ from tokenizers.decoders import DecodeStream
 SENTENCEPIECE = frozenset({"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"})
 BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-LONGEST_CHARACTER = 4  # bytes of UTF-8
 SEED_IDS = 7  # of a prompt, that say whether the answer goes on in the middle of a text
 MOST_PENDING = 64  # ids the library may keep back before it is begun anew
 
