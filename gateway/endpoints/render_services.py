@@ -71,7 +71,9 @@ class RenderServices:
         profile = self._profile(base)
         renderer = self._renderers.find(model, base, profile)
         if renderer is None:
-            raise _not_rendered(model)
+            workers = self._pool.workers
+            all_join = all(each.state is WorkerState.joining for each in workers)
+            raise _not_known_yet() if not known and all_join else _not_rendered(model)
         listed = self._max_model_len(model) or self._max_model_len(base)
         limit = self._config.max_model_len or listed or renderer.model.max_length
         key = _Key(model, profile, limit)
@@ -149,6 +151,15 @@ def _not_rendered(model: str) -> RenderRefused:
         status=404,
         type="NotFoundError",
         param="model",
+    )
+
+
+def _not_known_yet() -> RenderRefused:
+    return RenderRefused(
+        "No worker has told its models yet: ask again when one is ready, "
+        "or start the gateway with --model DIR_OR_ID.",
+        status=503,
+        type="service_unavailable",
     )
 
 

@@ -97,6 +97,15 @@ async def test_without_any_worker(start_gateway: StartGateway) -> None:
     await named.post(CHAT, HELLO, 404)
 
 
+async def test_before_any_worker_has_told_its_models(
+    start_gateway: StartGateway,
+) -> None:
+    """503: it is not for want of an option, and another time it may be rendered."""
+    gateway = await start_gateway(DEAD, model=())
+    error = (await gateway.post(CHAT, HELLO, 503))["error"]
+    assert "No worker has told its models yet" in error["message"]
+
+
 async def test_the_workers_context_length(start_gateway: StartGateway) -> None:
     """A prompt may be as long as the workers say; the option wins over them."""
     body = HELLO | {"messages": [{"role": "user", "content": "word " * 200}]}
