@@ -86,19 +86,22 @@ class Adoption:
             self._shelf.salts.note(own, root)
             self.arrived(engine_hash, own[0])
 
-    def place(self, parent: int, block_hash: int, since: int) -> None:
+    def place(self, parent: int, block_hash: int, since: int, plain: bool) -> None:
         """A request found `parent` cached, and had `block_hash` computed below it.
 
         An orphan told after `since` may be that block: then what it waits for is
         `parent`, and others that wait for it find their place, too. Where the block is
         indexed already, or would have been as its parent is, the orphan is another's;
-        so it may be where the block is an orphan below an orphan.
+        so it may be where the block is an orphan below an orphan. One that is told to
+        have no salt is only that of a request without: `plain`.
         """
         index, owner = self._shelf.index, self._shelf.owner
         if index.holds(owner, parent) or index.holds(owner, block_hash):
             return
         found: dict[EngineHash, HolderKey] = {}
         for (key, _), orphan in self._orphans.firsts(since):
+            if orphan.root is not None and not plain:
+                continue
             media = {0: orphan.media} if orphan.media else {}
             if chain(orphan.token_ids, self._page_size, parent, media) == [block_hash]:
                 found[orphan.parent] = key

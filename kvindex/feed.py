@@ -244,16 +244,18 @@ class Feed(FeedView):
         if holder.confirm(hashes, delivered_blocks):
             self._standing.incomplete("not all blocks are indexed")
 
-    def placed(self, parent: int, block_hash: int, *, since: int) -> None:
+    def placed(
+        self, parent: int, block_hash: int, *, since: int, plain: bool
+    ) -> None:
         """The worker found `parent` cached and computed `block_hash` below it.
 
         Of what was stored below blocks no event told of, the index may know more some
         seconds later, when all events of it are there. `since`: how many orphans were
-        counted when the request was sent.
+        counted when the request was sent. `plain`: it is known to have no salt.
         """
         holder = self._intake.holder
         if holder is not None and holder.orphans:
-            self._places.add(parent, block_hash, since)
+            self._places.add((parent, block_hash, since, plain))
 
     def _place(self) -> Work:
         for place in self._places.due():

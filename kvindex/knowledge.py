@@ -40,7 +40,7 @@ _IN_FLIGHT = 16_384
 class _Sent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A request that was sent: when, the blocks held then, and what was counted.
 
-    `guess` is what was guessed of it.
+    `guess` is what was guessed of it; `plain`: it is known to have no salt.
     """
 
     at: float | None = None
@@ -48,6 +48,7 @@ class _Sent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     removed: int = 0
     orphans: int = 0
     guess: Guess | None = None
+    plain: bool = False
 
 
 UNSENT = _Sent()
@@ -113,7 +114,7 @@ class Knowledge:
     def sent(self, hashes: Sequence[int], content: Content | None = None) -> None:
         """A request with these full blocks is sent to the owner now.
 
-        Its matchable `content` is there where it was looked for by ids.
+        Its matchable `content` is there where it was looked for by ids: not of a salt.
         """
         self.history.sent(hashes)
         if hashes and hashes[-1] not in self._sent:
@@ -124,6 +125,7 @@ class Knowledge:
                 removed=counters.removed,
                 orphans=counters.orphans,
                 guess=self._guess(content),
+                plain=content is not None,
             )
             if len(self._sent) > _IN_FLIGHT:
                 self._sent.popitem(last=False)
@@ -187,7 +189,7 @@ class Knowledge:
             self.feed.misguessed(sent.guess)
         if sent.at is not None and 0 < delivered_blocks < len(hashes):
             pair = hashes[delivered_blocks - 1 : delivered_blocks + 1]
-            self.feed.placed(*pair, since=sent.orphans)
+            self.feed.placed(*pair, since=sent.orphans, plain=sent.plain)
 
     def _expect(self, sent_at: float | None, new: int, *, told: bool) -> None:
         """The feed should hear of `new` blocks; `told`: the worker found none of them.
