@@ -281,6 +281,7 @@ class Holder:
         before = owner.blocks
         for block_hash in hashes[delivered_blocks:]:
             index.drop_suspect(owner, block_hash)
+        self._charges.account()
         return owner.blocks < before
 
     def clear(self) -> None:

@@ -5,8 +5,9 @@ import tracemalloc
 
 import pytest
 
+from kvindex.blocks import chain
 from kvindex.events import EngineHash, ExtraKeys
-from tests.kvindex.engine import CLEARED, Stream, removed, stored
+from tests.kvindex.engine import CLEARED, ROOT, Stream, ids_of, removed, stored
 
 NAMES = 20_000
 AT_ONCE = 500
@@ -67,3 +68,18 @@ def test_what_long_names_took_is_forgotten_with_them() -> None:
     long: tuple[ExtraKeys, ...] = ((["x" * 4_000, 0],),)
     stream.send(CLEARED, stored(1, size=4, extra_keys=long), CLEARED, ordinary)
     assert stream.indexes.memory.used_bytes == used
+
+
+@pytest.mark.parametrize("size", [1, 16])
+def test_names_of_what_was_not_found_are_charged_at_once(size: int) -> None:
+    """They are left when their blocks are dropped; another owner must not overdraw."""
+    stream = Stream(block_size=size, limit_bytes=1 << 20)
+    blocks = range(16, 64)
+    stream.send(stored(*blocks, size=size))
+    stream.lose()
+    stream.send(removed(1))
+    prompt = chain(ids_of(*blocks, size=size), 16, ROOT)
+    stream.feed.confirmed(prompt, 1)
+    used = stream.indexes.memory.used_bytes
+    stream.send(removed(1))
+    assert (stream.owner.blocks, stream.indexes.memory.used_bytes) == (1, used)
