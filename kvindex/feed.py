@@ -244,9 +244,7 @@ class Feed(FeedView):
         if holder.confirm(hashes, delivered_blocks):
             self._standing.incomplete("not all blocks are indexed")
 
-    def placed(
-        self, parent: int, block_hash: int, *, since: int, plain: bool
-    ) -> None:
+    def placed(self, parent: int, block_hash: int, *, since: int, plain: bool) -> None:
         """The worker found `parent` cached and computed `block_hash` below it.
 
         Of what was stored below blocks no event told of, the index may know more some

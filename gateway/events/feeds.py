@@ -7,7 +7,6 @@ was missed and is replayed comes in before what followed it (`stream.py`).
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Sequence
 
 import zmq
@@ -15,7 +14,7 @@ import zmq.asyncio
 from zmq.utils.monitor import parse_monitor_message
 
 from gateway.events.silence import expect
-from gateway.events.slices import Slices
+from gateway.events.slices import Slices, receive_slice
 from gateway.events.stream import Stream
 from gateway.workers.engines.facts import EventSource
 from kvindex.events import UndecodableBatch
@@ -179,15 +178,3 @@ def decode_live(frames: Sequence[bytes]) -> tuple[bytes, int, bytes]:
     if sequence == vllm.END_OF_REPLAY:
         raise UndecodableBatch("the end of a replay, while there is none")
     return topic, sequence, payload
-
-
-def receive_slice(
-    socket: "zmq.Socket[bytes]", take: Callable[[Sequence[bytes]], None], end: float
-) -> None:
-    """Hand over the messages that wait, until `end` by `time.monotonic`."""
-    while time.monotonic() < end:
-        try:
-            frames = socket.recv_multipart(zmq.NOBLOCK)
-        except zmq.Again:
-            return
-        take(frames)

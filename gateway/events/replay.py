@@ -8,11 +8,12 @@ one is wanted, is the feed's to judge.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 
 import zmq
 import zmq.asyncio
 
-from gateway.events.slices import Slices
+from gateway.events.slices import Slices, receive_slice
 from kvindex.events import UndecodableBatch
 from kvindex.feed import Feed
 from kvindex.wire import vllm
@@ -56,14 +57,31 @@ async def _ask(
         socket.set(zmq.IPV6, 1)
         socket.connect(endpoint)
         await socket.send_multipart([b"", start.to_bytes(8, "big")])
+        answer = _Answer(feed)
+        plain: zmq.Socket[bytes] = zmq.Socket.shadow(socket)
         while await socket.poll(int(SILENCE_S * 1000)):
-            try:
-                _, sequence, payload = vllm.decode_frames(await socket.recv_multipart())
-            except UndecodableBatch as error:
-                feed.unframed(str(error))
-                continue
-            if sequence == vllm.END_OF_REPLAY:
-                return True
-            feed.replayed(sequence, payload)
+            async with slices.turn() as end:
+                receive_slice(plain, answer.take, end)
             await slices.work_off(feed)
+            if answer.ended:
+                return True
         return False
+
+
+class _Answer:
+    """What a publisher sends; has it `ended`?"""
+
+    def __init__(self, feed: Feed) -> None:
+        self.ended = False
+        self._feed = feed
+
+    def take(self, frames: Sequence[bytes]) -> None:
+        """One message of it."""
+        try:
+            _, sequence, payload = vllm.decode_frames(frames)
+        except UndecodableBatch as error:
+            self._feed.unframed(str(error))
+            return
+        self.ended = self.ended or sequence == vllm.END_OF_REPLAY
+        if not self.ended:
+            self._feed.replayed(sequence, payload)

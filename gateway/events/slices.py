@@ -7,7 +7,9 @@ between two turns of the loop, and each feed has its turn.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import zmq
 
 from kvindex.feed import Feed
 
@@ -39,3 +41,15 @@ class Slices:
             async with self.turn() as end:
                 while (left := feed.work(BLOCKS)) and time.monotonic() < end:
                     pass
+
+
+def receive_slice(
+    socket: "zmq.Socket[bytes]", take: Callable[[Sequence[bytes]], None], end: float
+) -> None:
+    """Hand over the messages that wait, until `end` by `time.monotonic`."""
+    while time.monotonic() < end:
+        try:
+            frames = socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return
+        take(frames)

@@ -10,7 +10,7 @@ import zmq
 
 from gateway.events import feeds
 from gateway.events.feeds import EventSockets
-from gateway.events.slices import Slices
+from gateway.events.slices import Slices, receive_slice
 from gateway.workers.engines.facts import EventSource
 from kvindex.blocks import pack_ids
 from kvindex.events import BlockStored, EventBatch
@@ -158,7 +158,7 @@ def test_a_slice_is_short() -> None:
     socket: Any = Endless()
     feed: Any = Slow()
     end = time.monotonic() + 0.005
-    feeds.receive_slice(socket, lambda frames: feed.receive(0, b""), end)
+    receive_slice(socket, lambda frames: feed.receive(0, b""), end)
     assert 1 <= len(received) <= 6
 
 
