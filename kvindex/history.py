@@ -70,6 +70,7 @@ class History:
         run = Run(hashes[: self.capacity_blocks], self.held(hashes, live=False))
         if not run.end:
             return
+        run.sent = len(hashes)
         self._part_of.update(run.hashes, run.parts())
         self._runs.append(run)
         self._in_line += run.end
@@ -81,15 +82,18 @@ class History:
         Forgets the blocks that it alone noted; nothing where a later request has
         touched its last block.
         """
-        run = self._last_run(hashes)
-        if run is None or run.sent != len(hashes) or run.known >= run.end:
+        run = self._run_of(hashes)
+        if run is None or run.known >= run.end:
             return
         self._cut(run, run.known)
         self._forget(_FREED)
 
-    def _last_run(self, hashes: Sequence[int]) -> Run | None:
-        """The run that touched the last of these blocks last."""
-        return self._run_at(hashes, len(hashes) - 1) if hashes else None
+    def _run_of(self, hashes: Sequence[int]) -> Run | None:
+        """The run of a request, or what is left of it; None if there is a later one."""
+        noted = self._noted(hashes, 0, live=False)
+        run = self._run_at(hashes, noted - 1) if noted else None
+        whole = run is not None and run.sent == len(hashes) and run.end == noted
+        return run if whole else None
 
     def _run_at(self, hashes: Sequence[int], position: int) -> Run | None:
         """The last run that touched a block, None where it is in the line no more."""
@@ -152,8 +156,8 @@ class History:
         Nothing where a later, longer request has touched its last block: its own blocks
         are then that request's as well, and wait for it.
         """
-        run = self._last_run(hashes)
-        if run is not None and run.sent == len(hashes):
+        run = self._run_of(hashes)
+        if run is not None:
             run.spoken_at = min(run.spoken_at, self._clock() + after_s)
 
     def held(self, hashes: Sequence[int], *, live: bool, start: int = 0) -> int:
@@ -161,15 +165,19 @@ class History:
 
         `live`: only blocks that events cannot have told of yet.
         """
-        now = self._clock()
-        blocks = start
+        blocks = self._noted(hashes, start, live=live)
+        if self._strikes:
+            blocks = self._to_first_struck(hashes, start, blocks)
+        return blocks
+
+    def _noted(self, hashes: Sequence[int], start: int, *, live: bool) -> int:
+        """The same, whatever contradicts it."""
+        now, blocks = self._clock(), start
         while blocks < len(hashes):
             run = self._run_at(hashes, blocks)
             if run is None or (live and run.spoken_at <= now):
                 break
             blocks = max(run.follows(hashes, blocks), blocks + 1)
-        if self._strikes:
-            blocks = self._to_first_struck(hashes, start, blocks)
         return blocks
 
     def _to_first_struck(self, hashes: Sequence[int], start: int, blocks: int) -> int:
