@@ -125,13 +125,15 @@ class History:
             middle = max(start, end - budget)
             if middle > start:
                 self._rests.append((run, hashes, start, middle))
-            for block_hash in hashes[middle:end]:
-                part = self._part_of.get(block_hash)
-                if part is not None and part.run is run:
-                    self._part_of.pop(block_hash)
-                    self._strikes.pop(block_hash, None)
+            for block_hash in self._drop(hashes[middle:end], run):
+                self._strikes.pop(block_hash, None)
             budget -= end - middle
         return budget
+
+    def _drop(self, hashes: Sequence[int], run: Run) -> Sequence[int]:
+        """Those that this run touched last are noted no more; those with strikes."""
+        dropped = self._part_of.drop(hashes, lambda part: part.run is run)
+        return dropped if self._strikes else ()
 
     def _evict(self, budget: int) -> None:
         """Back to the bound, of blocks and of the line (many runs share blocks).

@@ -136,8 +136,8 @@ class PageShelf:
                         blocks = self._blocks_of[part] = {}
                     blocks[page.block] = None
         had, page.held = page.held, page.held | medium
-        page.stored = self._known(page.own) | medium
-        page.doubt = self.owner.doubts
+        known = page.stored if page.doubt == self.owner.doubts else 0
+        page.stored, page.doubt = known | medium, self.owner.doubts
         for block in self._blocks_of.get(page.own) or ():
             whole = all(self._held(part) & medium for part in self._path_of[block])
             if whole and not self._store(block, medium):

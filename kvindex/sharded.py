@@ -8,7 +8,7 @@ and is freed, for itself.
 Not here: how many entries there may be.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 from typing import Generic, TypeVar
 
@@ -81,6 +81,21 @@ class ShardedDict(Generic[K, V]):
         if not shard:
             shard.clear()
         return taken
+
+    def drop(self, keys: Iterable[K], where: Callable[[V], bool]) -> list[K]:
+        """Take out those of the keys whose value is such; which these were."""
+        shards, dropped = self.shards, []
+        count = len(shards)
+        for key in keys:
+            shard = shards[hash(key) % count]
+            value = shard.get(key)
+            if value is not None and where(value):
+                del shard[key]
+                dropped.append(key)
+                if not shard:
+                    shard.clear()
+        self.entries -= len(dropped)
+        return dropped
 
     def extend(self, keys: Collection[K], values: Iterable[V]) -> None:
         """Enter keys that are all different, and none of them here."""

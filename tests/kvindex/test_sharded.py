@@ -8,7 +8,7 @@ from kvindex.sharded import SHARDS, UNSPREAD, ShardedDict
 from kvindex.waste import Waste
 
 KEYS = st.integers(0, 20) | st.binary(max_size=1)
-STEPS = st.lists(st.tuples(st.sampled_from(["set", "pop", "update"]), KEYS))
+STEPS = st.lists(st.tuples(st.sampled_from(["set", "pop", "drop", "update"]), KEYS))
 
 
 @given(STEPS, st.booleans())
@@ -23,6 +23,11 @@ def test_it_is_a_dictionary(steps: list[tuple[str, EngineHash]], spread: bool) -
             table[key] = plain[key] = number
         elif what == "pop":
             assert table.pop(key) == plain.pop(key, None)
+        elif what == "drop":
+            odd = [each for each in (key, 1_000) if plain.get(each, 0) % 2]
+            assert table.drop((key, 1_000), lambda value: value % 2 == 1) == odd
+            for each in odd:
+                del plain[each]
         else:
             table.update((key, 1_000), (number, number))
             plain[key] = plain[1_000] = number
