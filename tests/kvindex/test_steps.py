@@ -120,10 +120,12 @@ def test_what_waits_to_be_forgotten_is_gone() -> None:
     past.sent(run)
     past.gone(run[100])
     past.gone(run[BLOCKS // 2])
-    past.withdraw(run)
-    past.spoken_for(run, 0.0)
     past.delivered(run, 100, BLOCKS)
     assert past.held(run, live=True) == past.held(run, live=False) == 100
+    past.spoken_for(run, 0.0)
+    assert (past.held(run, live=True), past.held(run, live=False)) == (0, 100)
+    past.withdraw(run)
+    assert past.held(run, live=False) == 0
     past.sent(run)
     for _ in range(BLOCKS):
         past.gone(-1)
