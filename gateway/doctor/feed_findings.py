@@ -65,7 +65,8 @@ def about_feeds(
             continue
         remedy = feed_remedies.for_feed(worker, known.feed, sources.by_rank.get(rank))
         for finding in _about_events(known, remedy, trial):
-            yield Finding(where + finding.problem, finding.remedy, finding.wrong)
+            named = remedies.named(worker, finding.remedy)
+            yield Finding(where + finding.problem, named, finding.wrong)
 
 
 def _about_events(

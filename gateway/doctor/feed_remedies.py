@@ -48,7 +48,7 @@ BY_CAUSE = {
     following.MOVED: "ask again: it has restarted",
     MISSED: "a larger event_buffer_max_size, and one gateway that fetches",
     "cannot follow": DECLARED + "an endpoint that can be connected to",
-    "undecodable": remedies.NEWER,
+    "undecodable": remedies.OTHER_SERVICE,
     UNANSWERED: REPLAY,
     "missed batches": REPLAY,
     listener.LOST: ALIVE,

@@ -25,6 +25,12 @@ CONTACT: Mapping[str, str] = {
 UP = "is its address right, and is it up?"
 ROUTE = "its log says why that route fails: others answer"
 NEWER = "a newer gateway; those blocks stay unknown"
+OTHER_SERVICE = (
+    "--kv-events URL=tcp://HOST:PORT as the worker publishes, if another service "
+    "answers where its events should come from; else a newer gateway"
+)
+NO_BATCHES = frozenset({"frames", "batch"})
+"""Why what came is undecodable as a whole."""
 RENDERING: Mapping[str, str] = {
     PENDING: "give it more time: --wait",
     "no_fingerprint": "its release is too old to tell, or --proof digest-or-probe",
@@ -86,7 +92,7 @@ def for_events_left_out(reason: str) -> str:
         return "--kv-events-topic: does another worker publish under its topic?"
     if reason == NO_TOKENS:
         return '--kv-transfer-config with "self_describing_kv_events": true'
-    return NEWER
+    return OTHER_SERVICE if reason in NO_BATCHES else NEWER
 
 
 def for_cached_tokens(worker: Worker | None) -> str:

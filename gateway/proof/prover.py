@@ -121,6 +121,8 @@ class Prover:
         return _joined(proofs)
 
     def _engine(self, worker: Worker) -> Engine:
+        if self._config.render == "never":
+            raise NotProven("no_ids", "nothing is rendered here: --render never")
         engine = ENGINES.get(worker.engine or "")
         if engine is None:
             raise NotProven("no_ids", "its engine is not known to take any")

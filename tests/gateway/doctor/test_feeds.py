@@ -24,8 +24,8 @@ from tests.running import SIM, StartWorker, free_port
 def config(url: str, model_dir: Path, **more: object) -> DoctorConfig:
     """The doctor's options for this worker."""
     model = ((None, str(model_dir)),)
-    given = {"wait": 15.0, "probe": True, **more}
-    return DoctorConfig(workers=((url,),), model=model, **given)  # type: ignore[arg-type]
+    given = {"wait": 15.0, "probe": True, "model": model, **more}
+    return DoctorConfig(workers=((url,),), **given)  # type: ignore[arg-type]
 
 
 @contextlib.asynccontextmanager
