@@ -8,7 +8,7 @@ does it take events that one process alone can have (`hearing.py`).
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -35,7 +35,8 @@ REACH_S = 4.0
 """After so long it is known if anybody publishes where events should come from."""
 FETCH_S = 11.0
 """After so long a route has failed that hands out events, and hangs."""
-REFUSED = "cannot connect"
+NO_USE = ("cannot connect", "answers 40")
+"""Words that say why a worker tells nothing, and that waiting mends nothing."""
 NO_MODEL = "no_model"
 COLUMNS = (
     "worker",
@@ -75,7 +76,7 @@ async def check(config: DoctorConfig) -> list[Checkup]:
         await _until(lambda: all(_answered(gateway, w) for w in workers), end)
         known = [worker for worker in workers if worker.url in gateway.monitor.facts]
         trials = await try_out(config, known, config.wait) if config.probe else {}
-        await _listen(config, known)
+        await _listen(config, known, trials)
         await _fetched(gateway, known)
         await _until(lambda: all(_settled(gateway, w) for w in known), end)
         standings = [source.standing for source in gateway.discovery.sources]
@@ -103,8 +104,10 @@ def _examined(
     return msgspec.structs.replace(found, findings=findings)
 
 
-async def _listen(config: DoctorConfig, workers: Sequence[Worker]) -> None:
-    """Wait for events and loads, for a while."""
+async def _listen(
+    config: DoctorConfig, workers: Sequence[Worker], trials: Mapping[str, Trial]
+) -> None:
+    """Wait for events and loads, for a while; `trials` came of small chats, if any."""
     loop = asyncio.get_running_loop()
 
     def said() -> bool:
@@ -116,7 +119,8 @@ async def _listen(config: DoctorConfig, workers: Sequence[Worker]) -> None:
         await _until(lambda: all(map(reached, workers)), known)
         return
     await _until(said, loop.time() + EVENTS_S / 2)
-    if unheard := [worker for worker in workers if not heard(worker)]:
+    answering = [w for w in workers if trials[w.url].problem is None]
+    if unheard := [worker for worker in answering if not heard(worker)]:
         # Their chats may have been too early: before anybody listened to the events.
         await try_out(config, unheard, config.wait)
     await _until(said, loop.time() + EVENTS_S / 2)
@@ -137,8 +141,9 @@ async def _until(holds: Callable[[], bool], end: float) -> None:
 
 
 def _answered(gateway: Gateway, worker: Worker) -> bool:
-    """Whether it said who it is, or is not there."""
-    return worker.url in gateway.monitor.facts or worker.reason.startswith(REFUSED)
+    """Whether it said who it is, is not there, or refuses to say."""
+    hopeless = any(why in worker.reason for why in NO_USE)
+    return worker.url in gateway.monitor.facts or hopeless
 
 
 def _settled(gateway: Gateway, worker: Worker) -> bool:
