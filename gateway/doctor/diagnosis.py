@@ -183,6 +183,9 @@ def _about_trial(worker: Worker, trial: Trial) -> Iterator[Finding]:
     elif trial.cached_tokens is None:
         text = "it tells no cached tokens, so predictions go unchecked"
         yield Finding(text, remedies.for_cached_tokens(worker) or "none")
+    elif trial.cached_tokens == 0 and len(worker.ranks) > 1 and not worker.pinned:
+        text = "a chat sent twice found nothing cached: perhaps at another of its ranks"
+        yield Finding(text, "ask again: it may come to the same rank", wrong=False)
     elif trial.cached_tokens == 0:
         text = "a chat sent twice found nothing cached"
         yield Finding(text, remedies.for_caching(worker))

@@ -17,6 +17,8 @@ from router.worker import Worker
 WANTS_KEY = f"{KEY} KEY"
 REFUSES_KEY = f"{WANTS_KEY} as the worker has it: it refuses the one that is given"
 CONTACT: Mapping[str, str] = {
+    "no TLS": "http:// in its address, where it serves without TLS",
+    "certificate": "--worker-ca FILE with what signed it, and the name that it is for",
     "answers 503": "wait until it is ready, and ask again: it is up, but not ready",
     "answers 5": "its log says why: it is up",
     "answers": "is its address right? what answers there does not serve models",

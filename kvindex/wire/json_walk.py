@@ -18,6 +18,8 @@ _LEVELS = 8
 """Lists and objects in one another that are still passed over at once."""
 _DEPTH = 64
 """So many are followed at all."""
+_SHELL_BYTES = 256 * 1024
+"""An object has less beside its large lists, as that is decoded at once."""
 
 _LIST = json.Decoder(list[msgspec.Raw])
 _GAP = rb"[ \t\r\n]*+"
@@ -47,13 +49,13 @@ _FIELDS = re.compile(_RUN % (_KEY.pattern, _VALUE, _GAP), re.DOTALL)
 
 
 def skip_space(text: bytes | bytearray | memoryview, at: int) -> int:
-    """Where the next token begins."""
-    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
+    """Where the next token begins, unless that is further than a step."""
+    return _SPACE.match(text, at, at + STEP_BYTES).end()  # type: ignore[union-attr]
 
 
 def skip_comma(text: bytes | bytearray | memoryview, at: int) -> int:
     """Behind a comma, if one is next."""
-    return _COMMA.match(text, at).end()  # type: ignore[union-attr]
+    return _COMMA.match(text, at, at + STEP_BYTES).end()  # type: ignore[union-attr]
 
 
 def read_items(
@@ -131,7 +133,7 @@ class Walk:
             self.shell += b","
         self._open += opening
         if opening == b"[":
-            self.lists.setdefault(tuple(self._keys), [])
+            self.lists[tuple(self._keys)] = []  # of two of one name the last counts
         self._take(self.end + 1)
 
     def _leave(self) -> None:
@@ -146,6 +148,8 @@ class Walk:
                 self._take(following)
 
     def _take(self, end: int) -> None:
+        if len(self.shell) > _SHELL_BYTES:
+            raise ValueError("too large")
         self.shell += memoryview(self._text)[self.end : end]
         self.end = end
 

@@ -103,11 +103,12 @@ def _read(body: bytes | bytearray, size: int) -> Iterator[RawEvent | str | None]
         raise ValueError("more than a list")
 
 
-def _flat(raw: msgspec.Raw) -> Iterator[RawEvent | str]:
+def _flat(raw: msgspec.Raw) -> Iterator[RawEvent | str | None]:
     text = memoryview(raw)
     if bytes(text[:1]) != b"[":
         yield _event(raw, bytes(text))
         return
+    yield None
     for item in _LIST.decode(raw):
         yield from _flat(item)
 

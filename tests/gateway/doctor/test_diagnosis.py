@@ -55,6 +55,32 @@ def test_what_comes_of_a_small_chat(
     assert found.findings == expected
 
 
+def test_a_chat_sent_twice_to_ranks_that_cannot_be_chosen() -> None:
+    """The second may have come to another: nothing is wrong with such a worker."""
+    worker, facts = known()
+    worker.ranks, worker.can_pin_ranks = (0, 1), False
+    (finding,) = examine(worker, facts, Trial(None, 0)).findings
+    assert "another of its ranks" in finding.problem
+    assert not finding.wrong
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("cannot connect: no TLS (WRONG_VERSION_NUMBER)", "http:// in its address"),
+        ("cannot connect: its certificate does not hold (self-signed)", "--worker-ca"),
+        ("cannot connect: Connection refused", "is it up?"),
+    ],
+)
+def test_a_worker_that_cannot_be_connected_to(reason: str, remedy: str) -> None:
+    """One that answers is up."""
+    worker, _ = known()
+    worker.reason = reason
+    (finding,) = examine(worker, None).findings
+    assert remedy in finding.remedy
+    assert ("is it up?" in finding.remedy) is ("refused" in reason)
+
+
 def test_a_load_that_is_not_told() -> None:
     """Nothing is wrong: what this gateway sent is known, and nothing else is."""
     worker, facts = known()
