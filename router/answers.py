@@ -16,6 +16,8 @@ IN_A_ROW = 3
 """So many are no accident: what one asked for may take long, or not be wanted."""
 TIMES = 3.0
 """An answer is late after as many times what it should take."""
+AVOIDED_S = 1.0
+"""Overdue for longer than that, they have their worker avoided."""
 FORGET = 0.05
 """Of what the longest took beyond the latest, each answer has so much forgotten."""
 

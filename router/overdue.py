@@ -6,7 +6,7 @@ streamed, by what such answers took lately. What follows from it is in `states.p
 
 import msgspec
 
-from router.answers import IN_A_ROW
+from router.answers import AVOIDED_S, IN_A_ROW
 from router.worker import Worker
 
 STALLED_S, STALLED_TIMES = 10.0, 10.0
@@ -52,7 +52,7 @@ def _answers(worker: Worker) -> Overdue | None:
     late_s = worker.pulse.answers_late_s(enough)
     if late_s and answers.missed >= enough:
         return Overdue("answers never came", gave_up=True)
-    if late_s <= SLOW_S:
+    if late_s <= AVOIDED_S:
         return None
     long = late_s > STALLED_S + STALLED_TIMES * answers.usual_s
     return Overdue(f"answers are overdue, by {late_s:.0f} s", long=long)

@@ -9,7 +9,7 @@ import msgspec
 
 from kvindex.history import History
 from kvindex.knowledge import Knowledge
-from router.answers import Longest
+from router.answers import AVOIDED_S, Longest
 from router.ledger import Ledger
 from router.load import LoadReport
 from router.meter import PrefillMeter
@@ -138,8 +138,13 @@ class Worker(Standing):
 
     @property
     def late_s(self) -> float:
-        """Seconds for which it is silent although something is due."""
-        return max(self.first_token_late_s, self.pulse.answers_late_s())
+        """Seconds for which it is silent although something is due.
+
+        Of answers that are overdue for longer, by how much tells nothing: where they
+        are long at each worker, all requests would go to the last that got some.
+        """
+        answers_late_s = min(self.pulse.answers_late_s(), AVOIDED_S)
+        return max(self.first_token_late_s, answers_late_s)
 
     @property
     def first_token_late_s(self) -> float:

@@ -154,3 +154,16 @@ def _all_well(fleet: Fleet) -> None:
         fleet.pool.workers
     )
     assert not any(worker.failures for worker in fleet.pool.workers)
+
+
+def test_long_answers_everywhere_after_short_ones_are_spread() -> None:
+    """Each worker gets a few, and seems to hang: none is to get all that follow."""
+    fleet = Fleet(4)
+    traffic = Traffic(fleet, takes_s=lambda decision: 0.2)
+    traffic.in_turn(*range(20))
+    went = []
+    for seed in range(100):
+        went.append(_ask_long(traffic, 1000 + seed, 200.0).worker.url)
+        traffic.wait(0.5)
+    counts = [went.count(worker.url) for worker in fleet.pool.workers]
+    assert max(counts) <= 1.5 * len(went) / len(counts)
