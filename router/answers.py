@@ -68,6 +68,11 @@ class Answers:
         """
         return max(self._own.seconds, self._fleet.seconds) or math.inf
 
+    @property
+    def waiting(self) -> bool:
+        """Whether any is waited for."""
+        return bool(self._waits)
+
     def sent(self, request: object, prefill_s: float) -> None:
         """The answer to that request is waited for from now on."""
         self._waits[request] = _Wait(sent_at=self._clock(), prefill_s=prefill_s)

@@ -18,11 +18,15 @@ MANY, MANY_SLOW_S = 2, 0.2
 
 
 class Overdue(msgspec.Struct, frozen=True):
-    """What is overdue: for a `long` time, or so that its clients `gave_up`, all."""
+    """What is overdue: for a `long` time, or so that its clients `gave_up`, all.
+
+    `doubtful`: the worker hangs, or what it was asked for just takes long.
+    """
 
     reason: str
     long: bool = False
     gave_up: bool = False
+    doubtful: bool = False
 
 
 def overdue(worker: Worker) -> Overdue | None:
@@ -55,4 +59,5 @@ def _answers(worker: Worker) -> Overdue | None:
     if late_s <= AVOIDED_S:
         return None
     long = late_s > STALLED_S + STALLED_TIMES * answers.usual_s
-    return Overdue(f"answers are overdue, by {late_s:.0f} s", long=long)
+    reason = f"answers are overdue, by {late_s:.0f} s"
+    return Overdue(reason, long=long, doubtful=True)

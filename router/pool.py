@@ -12,7 +12,7 @@ from router.answers import Longest
 from router.load import LIVES_S, Load, LoadReport, after, of_others, running_of_others
 from router.models import ListedModel, name_models
 from router.rate import Rates
-from router.states import States
+from router.states import SILENT, WORKS, States
 from router.worker import Worker, WorkerSpec, WorkerState
 
 SERVING = (WorkerState.ready, WorkerState.suspect)
@@ -185,13 +185,18 @@ class WorkerPool(States):
 
         Those that list its model, or all if none does; of these, without `exclude`,
         the ones that work, else joining, else busy, else out of order, else draining.
+        Where most are doubted, they work: it is the answers that take long.
         """
         best: list[Worker] = []
         best_class = math.inf
-        for worker in self._listing(model):
+        listing = self._listing(model)
+        classes = [self.rank(worker) for worker in listing]
+        doubted = sum(worker.doubted for worker in listing)
+        for worker, its_class in zip(listing, classes, strict=True):
             if worker.url in exclude:
                 continue
-            its_class = self.rank(worker)
+            if its_class == SILENT and worker.doubted and 2 * doubted > len(listing):
+                its_class = WORKS
             if its_class < best_class:
                 best, best_class = [worker], its_class
             elif its_class == best_class:

@@ -48,5 +48,7 @@ class Standing:
         self.stalled = False
         """It is suspect because nothing comes from it."""
         self.beats_at_stall = 0
+        self.doubted = False
+        """Its answers are overdue: it hangs, or they take long."""
         self.busy_until = -math.inf
         """When the rest is over that it asked for."""

@@ -45,6 +45,9 @@ NO_FAULT = frozenset({501})
 BUSY_AGAIN_S = 10.0
 """A worker that is busy again so soon is not worth another line."""
 
+WORKS, SILENT = 0, 2
+"""How good candidates are that work, and that are silent or busy."""
+
 OUT_OF_ORDER = (WorkerState.suspect, WorkerState.down)
 
 
@@ -198,15 +201,15 @@ class States:
         if worker.state is WorkerState.draining:
             return 4
         if worker.stalled:
-            return 2
+            return SILENT
         now = self._clock()
         if worker.state in OUT_OF_ORDER and (self._checked or now < worker.retry_at):
             return 3
         if worker.on_probation and now < worker.retry_at:
             return 3
         if silent or now < worker.busy_until:
-            return 2
-        return 1 if worker.state is WorkerState.joining else 0
+            return SILENT
+        return 1 if worker.state is WorkerState.joining else WORKS
 
     def _rests(self, worker: Worker) -> bool:
         """Whether its back-off is not over, and nobody tries it nevertheless."""
@@ -214,10 +217,11 @@ class States:
 
     def _look(self, worker: Worker) -> bool:
         """Whether anything is overdue; a stall is noticed, and its end."""
-        found = overdue(worker)
+        found, doubted = overdue(worker), worker.doubted
+        worker.doubted = found is not None and found.doubtful
         if found is None:
             if worker.stalled:
-                self._stall_over(worker)
+                self._stall_over(worker, long=doubted and worker.pulse.answers.waiting)
         elif found.gave_up:
             self.failed(worker, found.reason)
         elif found.long and worker.state is WorkerState.ready:
@@ -225,9 +229,10 @@ class States:
             self._enter(worker, WorkerState.suspect, found.reason)
         return found is not None
 
-    def _stall_over(self, worker: Worker) -> None:
+    def _stall_over(self, worker: Worker, *, long: bool) -> None:
+        """`long`: what is waited for takes no longer than others have taken since."""
         worker.stalled = False
-        if worker.pulse.beats != worker.beats_at_stall:
+        if long or worker.pulse.beats != worker.beats_at_stall:
             self._enter(worker, WorkerState.ready, "its answers go on")
         else:
             self.failed(worker, "what was overdue never came")

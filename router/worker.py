@@ -140,11 +140,13 @@ class Worker(Standing):
     def late_s(self) -> float:
         """Seconds for which it is silent although something is due.
 
-        Of answers that are overdue for longer, by how much tells nothing: where they
-        are long at each worker, all requests would go to the last that got some.
+        Answers count until they have the worker avoided. If it gets requests even so,
+        most others are late as well, as they all take long: by how much tells nothing,
+        and the last that got some would get all that follow.
         """
-        answers_late_s = min(self.pulse.answers_late_s(), AVOIDED_S)
-        return max(self.first_token_late_s, answers_late_s)
+        answers_late_s = self.pulse.answers_late_s()
+        avoided = answers_late_s > AVOIDED_S
+        return max(self.first_token_late_s, 0.0 if avoided else answers_late_s)
 
     @property
     def first_token_late_s(self) -> float:

@@ -167,3 +167,33 @@ def test_long_answers_everywhere_after_short_ones_are_spread() -> None:
         traffic.wait(0.5)
     counts = [went.count(worker.url) for worker in fleet.pool.workers]
     assert max(counts) <= 1.5 * len(went) / len(counts)
+
+
+@pytest.mark.parametrize("workers", [3, 8])
+def test_one_that_gets_short_ones_too_does_not_get_all(workers: int) -> None:
+    """Its short answers come, so it is in time while all the others seem to hang."""
+    fleet = Fleet(workers)
+    traffic = Traffic(fleet, takes_s=lambda decision: 0.2)
+    traffic.in_turn(*range(20))
+    went = []
+    for turn in range(160):
+        went.append(_ask_long(traffic, 1000 + turn, 200.0).worker.url)
+        if turn % 4 == 0:
+            traffic.ask(5000 + turn)
+        traffic.wait(0.5)
+    assert max(map(went.count, set(went))) <= 1.5 * len(went) / workers
+
+
+def test_what_takes_no_longer_than_others_did_since_is_no_failure() -> None:
+    """A worker is suspect for its answers; then as long a one comes from another."""
+    fleet = Fleet(2)
+    traffic = Traffic(fleet, takes_s=lambda decision: 0.2)
+    traffic.in_turn(*range(20))
+    first = _ask_long(traffic, 100, 200.0).worker
+    while sum(one.worker is first for _, _, one, _ in traffic._open) < 3:
+        _ask_long(traffic, 100, 200.0)
+    _ask_long(traffic, 200, 30.0)
+    for _ in range(40):
+        traffic.wait(1)
+        fleet.pool.rank(first)
+    assert (first.state, first.failures) == (WorkerState.ready, 0)
