@@ -70,6 +70,17 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
         return usage is not None and usage >= KV_FULL
 
 
+def goes_on(before: LoadReport | None, load: Load) -> bool:
+    """Whether its engine did something since: prefilled, decoded, or ended a request.
+
+    What runs and waits there changes by what is sent, too, and tells nothing.
+    """
+    if before is None:
+        return False
+    was = before.load
+    return (was.kv_usage, was.prefills) != (load.kv_usage, load.prefills)
+
+
 def after(before: LoadReport | None, report: LoadReport) -> LoadReport:
     """A new report, its means taken with those of the one before, if that counts."""
     if before is None or before.until < report.at:

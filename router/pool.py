@@ -9,7 +9,15 @@ from weakref import WeakValueDictionary
 
 from kvindex.blocks import Namespace
 from router.answers import Longest
-from router.load import LIVES_S, Load, LoadReport, after, of_others, running_of_others
+from router.load import (
+    LIVES_S,
+    Load,
+    LoadReport,
+    after,
+    goes_on,
+    of_others,
+    running_of_others,
+)
 from router.models import ListedModel, name_models
 from router.rate import Rates
 from router.states import SILENT, WORKS, States
@@ -134,7 +142,10 @@ class WorkerPool(States):
             others_running=running_of_others(load, own, own_in_all),
             kv_usage=load.kv_usage,
         )
-        worker.reports[rank] = after(worker.reports.get(rank), report)
+        before = worker.reports.get(rank)
+        if goes_on(before, load):
+            worker.pulse.answers.heard()
+        worker.reports[rank] = after(before, report)
         if load.prefills is not None:
             worker.rate.counted(rank, load.prefills)
 

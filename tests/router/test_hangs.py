@@ -5,6 +5,7 @@ import random
 import pytest
 
 from router import Decision, WorkerState
+from router.load import Load
 from tests.router.fleet import Fleet
 from tests.router.traffic import Traffic
 
@@ -197,3 +198,21 @@ def test_what_takes_no_longer_than_others_did_since_is_no_failure() -> None:
         traffic.wait(1)
         fleet.pool.rank(first)
     assert (first.state, first.failures) == (WorkerState.ready, 0)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_an_engine_that_says_it_goes_on_does_not_hang(*, works: bool) -> None:
+    """Its cache fills while its answers are silent; that of one that hangs does not."""
+    fleet = Fleet(2)
+    traffic = Traffic(fleet, takes_s=lambda decision: 0.2)
+    traffic.in_turn(*range(20))
+    worker = _ask_long(traffic, 100, 200.0).worker
+    while sum(one.worker is worker for _, _, one, _ in traffic._open) < 4:
+        _ask_long(traffic, 100, 200.0)
+    for second in range(60):
+        traffic.wait(1)
+        usage = 0.1 + 0.01 * second * works
+        load = Load(running=3, waiting=second % 2, kv_usage=usage)
+        fleet.pool.reported(worker, 0, load, own=0, own_in_all=3, source="/metrics")
+        fleet.pool.rank(worker)
+    assert worker.state is (WorkerState.ready if works else WorkerState.suspect)
