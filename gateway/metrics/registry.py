@@ -7,7 +7,7 @@ configured.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from prometheus_client import (
@@ -31,6 +31,12 @@ SLOW = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
     1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0,
 )  # fmt: skip
+
+
+AT_ONCE = 128
+"""Samples written in one go."""
+SERIES = 8
+"""Histograms read in one go: each has a sample for each of its buckets."""
 
 
 class ServerMetrics:
@@ -73,9 +79,9 @@ class ServerMetrics:
         self, name: str, text: str, labels: tuple[str, ...]
     ) -> "Labelled[Histogram]":
         name = PREFIX + name
-        return Labelled(
-            Histogram(name, text, labels, buckets=SLOW, registry=self.registry)
-        )
+        labelled = Labelled(Histogram(name, text, labels, buckets=SLOW, registry=None))
+        self.watch(labelled.read)
+        return labelled
 
     def watch(self, read: Callable[[], Iterable[Metric]]) -> None:
         """Add metrics that are read at each scrape."""
@@ -84,13 +90,18 @@ class ServerMetrics:
     async def exposition(self) -> bytes:
         """The page of `GET /metrics`, in Prometheus' text format.
 
-        Written metric by metric: a large fleet's page takes longer than the event loop
+        Written piece by piece: a large fleet's page takes longer than the event loop
         may be held.
         """
-        parts = []
+        parts, before = [], b""
         for metric in self.registry.collect():
-            parts.append(generate_latest(_One(metric)))
-            await asyncio.sleep(0)
+            head = _text(metric, 0, 0)
+            parts.append(b"" if head == before else head)
+            before = head
+            for start in range(0, max(1, len(metric.samples)), AT_ONCE):
+                text = _text(metric, start, start + AT_ONCE)
+                parts.append(text.removeprefix(head))
+                await asyncio.sleep(0)
         return b"".join(parts)
 
 
@@ -231,12 +242,31 @@ class Labelled(Generic[M]):
             series = self._series[values] = self._metric.labels(*values)
         return series
 
+    def read(self) -> Iterator[Metric]:
+        """The metric, in several parts where it has many series."""
+        metric, series = self._metric, tuple(self._series.items())
+        for start in range(0, max(1, len(series)), SERIES):
+            part = Metric(metric._name, metric._documentation, metric._type)
+            for values, one in series[start : start + SERIES]:
+                labels = dict(zip(metric._labelnames, values, strict=True))
+                for sample in next(iter(one.collect())).samples:
+                    labelled = labels | sample.labels
+                    part.add_sample(sample.name, labelled, sample.value)
+            yield part
+
     def forget(self, worker: str) -> None:
         """Drop the series of a worker, where there is one for each."""
         if self._by_worker:
             for values in [values for values in self._series if values[0] == worker]:
                 del self._series[values]
                 self._metric.remove(*values)
+
+
+def _text(metric: Metric, start: int, end: int) -> bytes:
+    """Some samples of a metric, behind its head."""
+    part = Metric(metric.name, metric.documentation, metric.type)
+    part.samples = metric.samples[start:end]
+    return generate_latest(_One(part))
 
 
 class _One(CollectorRegistry):

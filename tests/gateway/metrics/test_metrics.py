@@ -193,6 +193,27 @@ async def test_a_large_page_is_written_in_pieces() -> None:
     assert turns >= 20
 
 
+async def test_the_page_of_a_large_fleet_holds_up_nobody() -> None:
+    """However many series a metric has, few samples are written in one go."""
+    metrics = Metrics()
+    for number in range(64):
+        metrics.first_token_seconds.labels(f"http://w{number}").observe(0.1)
+    page, steps = metrics.exposition().__await__(), 0
+    try:
+        while True:
+            next(page)
+            steps += 1
+    except StopIteration as end:
+        text = end.value.decode()
+    lines = [line for line in text.splitlines() if "first_token_seconds" in line]
+    assert [line[:6] for line in lines[:2]] == ["# HELP", "# TYPE"]
+    samples = lines[2:]
+    assert len(samples) == len(set(samples)) == 64 * 21
+    assert not any(line.startswith("#") for line in samples)
+    small = sum(1 for _ in Metrics().exposition().__await__())
+    assert steps - small >= 7  # of 8 histograms each
+
+
 async def test_the_page_is_prometheus_text(start_gateway: StartGateway) -> None:
     """Its content type says so, and every metric has a help and a type."""
     gateway = await start_gateway("http://127.0.0.1:1")
