@@ -3,6 +3,7 @@
 Read-only: nothing here sends a request or changes a state.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,9 @@ from kvindex.index import Indexes
 from router.forwarding import Blocker, Forwarding, Proof, When
 from router.pool import WorkerPool
 from router.worker import Worker, WorkerState
+
+AT_ONCE = 8
+"""Workers that are read in one go."""
 
 
 class Admin:
@@ -61,9 +65,17 @@ class Admin:
                 entries.setdefault(str(entry.get("id")), entry)
         return {"object": "list", "data": list(entries.values())}
 
-    def workers(self) -> dict[str, Any]:
-        """`GET /gateway/workers`: each worker's state, load, feeds, hit tokens."""
-        return {"workers": [self._worker(worker) for worker in self._pool.workers]}
+    async def workers(self) -> dict[str, Any]:
+        """`GET /gateway/workers`: each worker's state, load, feeds, hit tokens.
+
+        Some at a time: all of a large fleet would hold up the event loop.
+        """
+        entries = []
+        for number, worker in enumerate(self._pool.workers, start=1):
+            entries.append(self._worker(worker))
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return {"workers": entries}
 
     def _worker(self, worker: Worker) -> dict[str, Any]:
         now, wall = self._clock(), time.time()

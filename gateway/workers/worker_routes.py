@@ -4,7 +4,7 @@ POST takes an entry of the workers file; PATCH `{"url", "state": "draining"|"rea
 DELETE the URL, in the body or as `?url=`. Behind the guard of all of `/gateway`.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -34,7 +34,7 @@ class WorkerRoutes:
         pool: WorkerPool,
         *,
         check: Callable[[web.Request], None],
-        page: Callable[[], dict[str, Any]],
+        page: Callable[[], Awaitable[dict[str, Any]]],
     ) -> None:
         """`check` raises where a request may not pass; `page` has all workers."""
         self._fleet = fleet
@@ -54,7 +54,7 @@ class WorkerRoutes:
 
     async def _get(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         self._check(request)
-        return answers.json(self._page(), identity)
+        return answers.json(await self._page(), identity)
 
     async def _post(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         self._check(request)
@@ -67,7 +67,7 @@ class WorkerRoutes:
         if self._pool.get(spec.url) is not None:
             raise Conflict(f"worker {spec.url} is there already")
         worker = self._fleet.add(spec)
-        return answers.json(self._shown(worker), identity, status=201)
+        return answers.json(await self._shown(worker), identity, status=201)
 
     async def _patch(self, request: web.Request, identity: bytes) -> web.StreamResponse:
         self._check(request)
@@ -80,7 +80,7 @@ class WorkerRoutes:
             self._pool.drain(worker)
         else:
             self._pool.undrain(worker)
-        return answers.json(self._shown(worker), identity)
+        return answers.json(await self._shown(worker), identity)
 
     async def _delete(
         self, request: web.Request, identity: bytes
@@ -108,8 +108,8 @@ class WorkerRoutes:
             raise NotFound("there is no worker at that url")
         return worker
 
-    def _shown(self, worker: Worker) -> object:
-        every = self._page()["workers"]
+    async def _shown(self, worker: Worker) -> object:
+        every = (await self._page())["workers"]
         return next((one for one in every if one["url"] == worker.url), None)
 
 

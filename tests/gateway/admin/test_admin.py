@@ -1,5 +1,6 @@
 """What the gateway says of itself, in every state of its workers."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -92,13 +93,13 @@ def test_pages_are_json(gateway: Gateway) -> None:
     """Every page can be written, whatever state it shows."""
     fail(gateway, gateway.pool.workers[0], 6)
     for page in (
-        gateway.admin.workers(),
+        asyncio.run(gateway.admin.workers()),
         gateway.admin.index(),
         gateway.admin.models(),
         gateway.explain_page.explain(RouteRequest()),
     ):
         assert msgspec.json.decode(msgspec.json.encode(page))
-    first, _ = gateway.admin.workers()["workers"]
+    first, _ = asyncio.run(gateway.admin.workers())["workers"]
     assert (first["state"], first["reason"]) == ("down", "refused")
 
 
@@ -112,7 +113,7 @@ def test_explain_without_workers(gateway: Gateway) -> None:
 
 def test_times_in_a_state_are_durations(gateway: Gateway) -> None:
     """Seconds since the last change, not a clock's reading."""
-    (first, _) = gateway.admin.workers()["workers"]
+    (first, _) = asyncio.run(gateway.admin.workers())["workers"]
     assert 0 <= first["state_s"] < 5
     assert 0 <= first["feeds"][0]["state_s"] < 5
 
@@ -129,7 +130,7 @@ def test_ranks_that_come_and_go(gateway: Gateway) -> None:
     )
     gateway.monitor._write_down(worker, told)
     assert list(worker.ranks) == [0, 1]
-    first, _ = gateway.admin.workers()["workers"]
+    first, _ = asyncio.run(gateway.admin.workers())["workers"]
     assert [(f["rank"], f["state"]) for f in first["feeds"]] == [
         (0, "live"),
         (1, "live"),
@@ -139,7 +140,7 @@ def test_ranks_that_come_and_go(gateway: Gateway) -> None:
     assert list(worker.ranks) == [0, 1]
     gateway.monitor._write_down(worker, msgspec.structs.replace(told, sources={}))
     assert list(worker.ranks) == [0]
-    first, _ = gateway.admin.workers()["workers"]
+    first, _ = asyncio.run(gateway.admin.workers())["workers"]
     assert [(f["rank"], f["state"]) for f in first["feeds"]] == [(0, "estimated")]
 
 
@@ -169,3 +170,16 @@ def test_history_is_as_large_as_the_cache(
     )
     gateway.monitor._write_down(worker, facts)
     assert worker.knowledge[0].history.capacity_blocks == expected
+
+
+def test_the_page_of_a_large_fleet_holds_up_nobody() -> None:
+    """Other work goes on between its workers."""
+    urls = tuple(f"http://w{number}:8000" for number in range(64))
+    gateway = Gateway(Config(workers=(urls,), render="never"))
+    page, steps = gateway.admin.workers().__await__(), 0
+    with pytest.raises(StopIteration) as end:
+        while True:
+            next(page)
+            steps += 1
+    assert [one["url"] for one in end.value.value["workers"]] == list(urls)
+    assert steps == 8
