@@ -176,10 +176,4 @@ def test_the_page_of_a_large_fleet_holds_up_nobody() -> None:
     """Other work goes on between its workers."""
     urls = tuple(f"http://w{number}:8000" for number in range(64))
     gateway = Gateway(Config(workers=(urls,), render="never"))
-    page, steps = gateway.admin.workers().__await__(), 0
-    with pytest.raises(StopIteration) as end:
-        while True:
-            next(page)
-            steps += 1
-    assert [one["url"] for one in end.value.value["workers"]] == list(urls)
-    assert steps == 8
+    assert sum(1 for _ in gateway.admin.workers().__await__()) == 8
