@@ -20,7 +20,8 @@ STEP_S = 0.005
 VALUES = st.recursive(
     st.none() | st.integers() | st.text(max_size=9) | st.just('}, {"event_id": 1, [\\'),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=9), inner, max_size=3)
     ),
     max_leaves=9,
 )
@@ -34,12 +35,13 @@ EVENTS = st.lists(
         st.integers(0, 1000),
         VALUES,
         st.booleans(),
-    )
+    ),
+    max_size=6,
 )
 
 
 @given(
-    st.lists(EVENTS | EVENTS.map(lambda events: [events])),
+    st.lists(EVENTS | EVENTS.map(lambda events: [events]), max_size=4),
     st.integers(30, 300),
     st.sampled_from([(", ", ": "), (",", ":"), (" ,\n ", " :  ")]),
 )
