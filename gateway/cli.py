@@ -102,7 +102,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     ):
         words.insert(0, "serve")
     about = words[1] if len(words) > 1 else None
-    arguments = parser(words[0], about).parse_args(words)
+    arguments, unknown = parser(words[0], about).parse_known_args(words)
+    if unknown:
+        # argparse would point at the top, whose help has none of a command's options.
+        command = _Parser(prog=f"kv-gateway {arguments.command}")
+        command.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         return int(arguments.run(arguments))
     except ConfigError as error:

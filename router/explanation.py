@@ -39,7 +39,7 @@ class ExplainedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     state: str
     knowledge: str
-    block_size: int | None
+    block_size: int
     held_tokens: int
     gpu_tokens: int
     offloaded_tokens: int
@@ -201,14 +201,14 @@ def _busier(other: Candidate, chosen: Candidate) -> str:
 
 def _explained(candidate: Candidate) -> ExplainedCandidate:
     gpu, offloaded, suspect = _tiers(candidate)
-    rendering, worker = candidate.rendering, candidate.worker
+    worker = candidate.worker
     known = worker.knowledge.get(candidate.rank)
     return ExplainedCandidate(
         url=worker.url,
         rank=candidate.rank,
         state=worker.state,
         knowledge="none" if known is None else known.feed.state,
-        block_size=None if rendering is None else rendering.block_size,
+        block_size=worker.block_size_of(candidate.rank),
         held_tokens=candidate.held_tokens,
         gpu_tokens=gpu,
         offloaded_tokens=offloaded,

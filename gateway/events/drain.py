@@ -16,7 +16,7 @@ import aiohttp
 from gateway.events.owners import Owners
 from gateway.events.silence import expect
 from gateway.events.slices import BLOCKS, Slices
-from gateway.workers.asking import reason
+from gateway.workers.asking import CLOSED, reason
 from gateway.workers.engines.trtllm import NO_EVENTS
 from kvindex.wire.trtllm_drain import RawEvent, is_list, read_drain
 from router.worker import Worker
@@ -34,8 +34,6 @@ TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
 """Older workers wait two seconds for an event before they answer."""
 ANSWER_LIMIT = 64 * 1024 * 1024
 """An event names each token of a prompt: 2.5 MB for 40,000 of them."""
-CLOSED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
-"""What ends a fetch whose connection the worker closes just then."""
 LINES_S = 60.0
 FULL_BUFFER = 1024
 """Events; smaller buffers are hardly ever configured."""

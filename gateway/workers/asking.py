@@ -8,6 +8,8 @@ import aiohttp
 from gateway.workers.engines.facts import Page
 
 TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
+CLOSED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
+"""What ends a question whose connection the worker closes just then."""
 
 
 class Unanswered(Exception):
@@ -47,27 +49,40 @@ class Asker:
         return await self._ask("GET", path, limit, None)
 
     async def post(self, path: str, body: bytes, limit: int) -> Page:
-        """The answer to a JSON body, of at most `limit` bytes; raises Unanswered."""
+        """The answer to a JSON body, of at most `limit` bytes; raises Unanswered.
+
+        The body is sent a second time where the connection closes before an answer.
+        """
         return await self._ask("POST", path, limit, body)
 
     async def _ask(
         self, method: str, path: str, limit: int, body: bytes | None
     ) -> Page:
+        try:
+            try:
+                return await self._asked(method, path, limit, body)
+            except CLOSED:  # perhaps it rested: aiohttp sends only a GET again
+                if body is None:
+                    raise
+                return await self._asked(method, path, limit, body)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise Unanswered(path, reason(error)) from None
+
+    async def _asked(
+        self, method: str, path: str, limit: int, body: bytes | None
+    ) -> Page:
         headers = self._headers
         if body is not None:
             headers = {**headers, "Content-Type": "application/json"}
-        try:
-            async with self._session.request(
-                method,
-                self._url + path,
-                data=body,
-                headers=headers,
-                timeout=self._timeout,
-                allow_redirects=False,
-            ) as response:
-                return Page(response.status, await _read(response, path, limit))
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise Unanswered(path, reason(error)) from None
+        async with self._session.request(
+            method,
+            self._url + path,
+            data=body,
+            headers=headers,
+            timeout=self._timeout,
+            allow_redirects=False,
+        ) as response:
+            return Page(response.status, await _read(response, path, limit))
 
 
 async def _read(response: aiohttp.ClientResponse, path: str, limit: int) -> bytes:

@@ -141,6 +141,7 @@ def test_what_was_not_rendered_has_no_such_place() -> None:
     assert "(estimates, not rendered: media)" in explained.why
     for candidate in explained.workers:
         assert candidate.gpu_tokens == candidate.offloaded_tokens == 0
+        assert candidate.block_size == 16, "the worker's, not that of the guess"
 
 
 def test_ranks_that_cannot_be_pinned_count_by_their_mean() -> None:

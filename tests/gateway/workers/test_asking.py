@@ -65,6 +65,26 @@ async def test_no_answer(client: aiohttp.ClientSession, scripted: Scripted) -> N
         await Asker(client, "http://127.0.0.1:9", None).get("/x", 9)
 
 
+async def test_a_connection_that_rested(client: aiohttp.ClientSession) -> None:
+    """Workers close those just as they are asked again: no fault of theirs."""
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\ntea"
+    questions = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for page in (answer, b""):
+            head = await reader.readuntil(b"\r\n\r\n")
+            questions.append((head[:7], await reader.readexactly(2)))
+            writer.write(page)
+        writer.close()
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        asker = Asker(client, f"http://127.0.0.1:{port}", None)
+        for _ in range(2):
+            assert (await asker.post("/x", b"{}", 3)).body == b"tea"
+    assert questions == [(b"POST /x", b"{}")] * 3
+
+
 async def test_no_http(client: aiohttp.ClientSession) -> None:
     """Something else than a server of HTTP answers."""
 
