@@ -71,6 +71,7 @@ class States:
 
     def contacted(self, worker: Worker) -> None:
         """It said who it is."""
+        worker.heard = True
         if worker.state is WorkerState.joining:
             self._enter(worker, WorkerState.ready, "answered")
         elif not self._checked and worker.state in OUT_OF_ORDER:
@@ -91,6 +92,7 @@ class States:
     def answered(self, worker: Worker, status: int = 200) -> None:
         """A status line came; 5xx speaks against the worker, anything else for it."""
         error = status >= 500 and status not in NO_FAULT
+        worker.heard = worker.heard or not error
         worker.error_share += ERROR_WEIGHT * (error - worker.error_share)
         if error:
             if worker.on_trial or worker.error_share > ERROR_LIMIT:
@@ -188,12 +190,13 @@ class States:
         self._enter(worker, WorkerState.draining, "asked to drain")
 
     def undrain(self, worker: Worker) -> None:
-        """It takes part again, as one that has just joined and answered."""
+        """It takes part again, as one that has just joined: ready if ever heard of."""
         if worker.state is WorkerState.draining:
             worker.failures = worker.unheard_trials = 0
             worker.retry_at = 0.0
             worker.on_trial = worker.on_probation = worker.stalled = False
-            self._enter(worker, WorkerState.ready, "no longer drained")
+            state = WorkerState.ready if worker.heard else WorkerState.joining
+            self._enter(worker, state, "no longer drained")
 
     def rank(self, worker: Worker) -> int:
         """How good a candidate it is now: 0 for one that works, higher is worse."""

@@ -97,6 +97,8 @@ class Worker(Standing):
         self._meters: dict[int, PrefillMeter] = {}
         self.content_histories: dict[int, History] = {}
         self.api_key: str | None = None
+        self.heard = False
+        """It has answered at least once."""
         self._clock = clock
 
     def __repr__(self) -> str:

@@ -262,3 +262,17 @@ def test_drained_and_back() -> None:
     assert urls(fleet.pool.candidates("qwen")) == ["w2"]
     fleet.pool.undrain(worker)
     assert urls(fleet.pool.candidates("qwen")) == ["w1", "w2"]
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_drained_and_back_before_its_first_answer(heard: bool) -> None:
+    """Only one that was heard of meanwhile is ready then."""
+    pool = WorkerPool(clock=Clock())
+    worker = pool.add(WorkerSpec(url="w1"))
+    pool.drain(worker)
+    if heard:
+        pool.contacted(worker)
+    pool.undrain(worker)
+    assert state(worker) is (WorkerState.ready if heard else WorkerState.joining)
+    pool.contacted(worker)
+    assert state(worker) is WorkerState.ready
