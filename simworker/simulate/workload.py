@@ -85,19 +85,21 @@ def azure(path: Path) -> list[Asked]:
     Its columns are `AZURE_COLUMNS`, and others. Raises BadWorkload.
     """
     asked = []
-    lines = _lines(path)
-    _, heads = next(lines, (0, b""))
-    columns = _cells(heads)
-    for number, line in lines:
-        row = dict(zip(columns, _cells(line), strict=False))
+    columns: list[str] = []
+    for number, line in _lines(path):
         try:
+            cells = _cells(line)
+            if not columns:
+                columns = cells
+                continue
+            row = dict(zip(columns, cells, strict=False))
             at, tokens, output = (_cell(row, name) for name in AZURE_COLUMNS)
             request = Asked(
                 at=_seconds(at),
                 prompt=(Segment(mixed(number), _count(tokens)),),
                 output_tokens=_count(output),
             )
-        except ValueError as error:
+        except (ValueError, csv.Error) as error:
             raise BadWorkload(f"{path}, line {number}: {error}") from None
         asked.append(request)
     return _begun_at_zero(asked, path)
