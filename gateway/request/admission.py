@@ -6,6 +6,7 @@ refused; engines have queues of their own. It chooses no worker.
 """
 
 import asyncio
+from collections import Counter
 
 from gateway.errors import Overloaded
 from gateway.metrics.registry import Metrics
@@ -32,6 +33,8 @@ class Admission:
         self._pool = pool
         self._metrics = metrics
         self._queue: FairQueue[_Waiting] = FairQueue()
+        self._models = Counter[str | None]()
+        """How many wait for each model."""
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -46,11 +49,12 @@ class Admission:
         """
         if self._config.max_inflight_tokens is None:
             return
-        if not self._queue and self._fits(route.model):
+        if self._fits(route.model) and not self._anybody_before(route.model):
             return
         self._make_room(client)
         waiting = _Waiting(route.model)
         self._queue.add(client, waiting)
+        self._models[route.model] += 1
         self._look_later(LOOK_S)
         try:
             async with asyncio.timeout(self._config.queue_timeout):
@@ -60,6 +64,22 @@ class Admission:
             raise self._refusal(TOO_LONG, "no worker had room in time") from None
         finally:  # until here it waits, so that nobody who comes now is ahead of it
             self._queue.discard(client, waiting)
+            self._models[route.model] -= 1
+            self._models += Counter()  # forgets models that nobody waits for
+
+    def _anybody_before(self, model: str | None) -> bool:
+        """Whether one that waits may go to a worker for this model, too: it is first.
+
+        What its own workers have no room for holds up nobody.
+        """
+        if not self._models:
+            return False
+        workers = set(self._pool.candidates(model))
+        return any(
+            self._fits(waiting)
+            and not workers.isdisjoint(self._pool.candidates(waiting))
+            for waiting in self._models
+        )
 
     def _make_room(self, client: str | None) -> None:
         """Refuse the last of whoever has most that wait: maybe this very one."""

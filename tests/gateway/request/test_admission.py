@@ -108,6 +108,27 @@ async def test_a_model_that_is_full_holds_up_no_other() -> None:
     waiting.cancel()
 
 
+async def test_a_queue_that_a_full_model_fills_refuses_no_other() -> None:
+    """What fits needs no place in it; what goes to the same workers does."""
+    rig = Rig(1000, max_queue=1)
+    rig.fleet.add("other", model="small")
+    for seed in range(2):
+        await rig.send(seed)
+    waiting = asyncio.create_task(rig.send(2))
+    await asyncio.sleep(0)
+    small = rig.fleet.request(prompt(9, 2000), model="small")
+    await rig.admission.admit(small)
+    decision = rig.fleet.router.decide(small)
+    for full in (small, rig.fleet.request(prompt(3, 1000))):
+        with pytest.raises(Overloaded, match="as many requests wait as may"):
+            await rig.admission.admit(full)
+    decision.first_token()
+    await rig.admission.admit(small)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert rig.admission.waiting == 0
+
+
 async def test_without_workers_it_is_not_for_admission_to_say() -> None:
     """The router has the words for it."""
     rig = Rig(100)
