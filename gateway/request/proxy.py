@@ -18,6 +18,7 @@ from gateway.errors import (
     GatewayError,
     NoWorker,
     StaleConnection,
+    UpstreamFailed,
 )
 from gateway.metrics.registry import Metrics
 from gateway.request.account import Accounts, failure_kind
@@ -192,13 +193,16 @@ class Proxy:
 
         A busy one may have it: what it said stands until one does better than a 404.
         """
-        for _ in range(TRIES - 1):
-            if not (attempt.lacking or attempt.busy) or not outgoing.repeatable:
+        for asked in range(1, TRIES + 1):
+            if not (attempt.lacking or attempt.busy):
                 break
             try:
                 route = _without(route, attempt.decision)
                 decision = self._decide(outgoing, route)
             except NoWorker:
+                break
+            if asked == TRIES or not outgoing.repeatable:
+                _check_all_asked(attempt)
                 break
             try:
                 self._metrics.retries.labels("elsewhere").inc()
@@ -258,6 +262,13 @@ def _ender(error: BaseException) -> str:
     """Who ended a request that was cancelled: the gateway as it goes, or its client."""
     over = isinstance(error, asyncio.CancelledError) and is_time_over(error)
     return "refused" if over else "client"
+
+
+def _check_all_asked(attempt: Attempt) -> None:
+    """Raise in place of a 404 that is not the word of all who may have it."""
+    if attempt.lacking:
+        attempt.abandon()
+        raise UpstreamFailed("not every worker that may have it could be asked")
 
 
 def _again(outgoing: Outgoing) -> Outgoing:

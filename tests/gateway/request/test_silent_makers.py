@@ -106,6 +106,17 @@ async def test_several_are_left(
     assert (await turn(gateway, previous="resp_late"))[0] == 503
 
 
+@pytest.mark.parametrize(("workers", "status"), [(8, 404), (9, 502)])
+async def test_more_are_left_than_are_asked(
+    start_gateway: StartGateway, scripted: Scripted, workers: int, status: int
+) -> None:
+    """That eight have it not does not say that the others have not."""
+    silent = [Silent(str(number), 500) for number in range(workers)]
+    urls = [await scripted(one.answer) for one in silent]
+    gateway = await start_gateway(*urls, policy="round_robin")
+    assert (await turn(gateway))[0] == status
+
+
 async def test_nobody_has_it(start_gateway: StartGateway, scripted: Scripted) -> None:
     """Then any says so, and only one."""
     makers = [Maker("a"), Maker("b")]
