@@ -2,6 +2,7 @@
 
 import msgspec
 
+from gateway.errors import UpstreamFailed
 from gateway.request.account import Account
 from gateway.upstreams.upstream_response import UpstreamResponse
 from router.decision import BUSY_STATUSES, Decision
@@ -35,3 +36,9 @@ class Attempt(msgspec.Struct, kw_only=True):
         """Another worker answers in its place."""
         self.response.abort()
         self.account.failed("busy" if self.busy else "status")
+
+    def check_all_were_asked(self) -> None:
+        """Others may have it: raise in place of a 404, which would be for them all."""
+        if self.lacking:
+            self.abandon()
+            raise UpstreamFailed("not every worker that may have it could be asked")

@@ -18,7 +18,6 @@ from gateway.errors import (
     GatewayError,
     NoWorker,
     StaleConnection,
-    UpstreamFailed,
 )
 from gateway.metrics.registry import Metrics
 from gateway.request.account import Accounts, failure_kind
@@ -202,7 +201,8 @@ class Proxy:
             except NoWorker:
                 break
             if asked == TRIES or not outgoing.repeatable:
-                _check_all_asked(attempt)
+                decision.failed("refused")  # it is booked, and goes nowhere
+                attempt.check_all_were_asked()
                 break
             try:
                 self._metrics.retries.labels("elsewhere").inc()
@@ -262,13 +262,6 @@ def _ender(error: BaseException) -> str:
     """Who ended a request that was cancelled: the gateway as it goes, or its client."""
     over = isinstance(error, asyncio.CancelledError) and is_time_over(error)
     return "refused" if over else "client"
-
-
-def _check_all_asked(attempt: Attempt) -> None:
-    """Raise in place of a 404 that is not the word of all who may have it."""
-    if attempt.lacking:
-        attempt.abandon()
-        raise UpstreamFailed("not every worker that may have it could be asked")
 
 
 def _again(outgoing: Outgoing) -> Outgoing:

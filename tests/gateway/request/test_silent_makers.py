@@ -115,6 +115,8 @@ async def test_more_are_left_than_are_asked(
     urls = [await scripted(one.answer) for one in silent]
     gateway = await start_gateway(*urls, policy="round_robin")
     assert (await turn(gateway))[0] == status
+    assert await gateway.metric("inflight_requests") == 0
+    assert all(worker.inflight_requests == 0 for worker in gateway.gateway.pool.workers)
 
 
 async def test_nobody_has_it(start_gateway: StartGateway, scripted: Scripted) -> None:
