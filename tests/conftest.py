@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
+from hypothesis import HealthCheck, settings
 
 from gateway.app import Gateway
 from gateway.server import make_runner
@@ -29,6 +30,12 @@ from tests.running import (
     StartWorker,
     until_followed,
 )
+
+# A busy machine is not a failure: neither of a test, nor of what makes its inputs.
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
